@@ -1,0 +1,104 @@
+//! Making sessions, and what can be done with one besides prompting it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{AgentProtocol, ApprovalMode, PermissionPort, SessionId};
+
+/// Makes sessions. Implemented by the runtime, consumed by `acp` and the front ends, wired in `cli`.
+#[async_trait]
+pub trait SessionFactory: Send + Sync {
+    /// Who serves the sessions.
+    fn info(&self) -> AgentInfo;
+
+    /// A new session.
+    async fn new_session(&self, new: NewSession) -> Result<HostedSession, SessionError>;
+}
+
+/// Who serves the sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentInfo {
+    /// Name for programs.
+    pub name: String,
+    /// Name for people.
+    pub title: String,
+    /// Version.
+    pub version: String,
+}
+
+/// What a session is made from.
+pub struct NewSession {
+    /// Working folder, absolute.
+    pub cwd: PathBuf,
+    /// A chosen id; the factory makes one up otherwise.
+    pub session_id: Option<SessionId>,
+    /// Where its questions go.
+    pub permission: Arc<dyn PermissionPort>,
+    /// Its first approval mode; the factory's default otherwise.
+    pub approval_mode: Option<ApprovalMode>,
+}
+
+/// A session and its controls.
+#[derive(Clone)]
+pub struct HostedSession {
+    /// Its id.
+    pub id: SessionId,
+    /// The agent.
+    pub agent: Arc<dyn AgentProtocol>,
+    /// What else can be done with it.
+    pub control: Arc<dyn SessionControl>,
+}
+
+/// What can be done with a session besides prompting it. Front ends call this; slash commands end here.
+#[async_trait]
+pub trait SessionControl: Send + Sync {
+    /// The approval mode.
+    fn approval_mode(&self) -> ApprovalMode;
+
+    /// The modes that this session may be switched to.
+    fn approval_modes(&self) -> Vec<ApprovalMode>;
+
+    /// Switches the approval mode; holds from the next decision on.
+    fn set_approval_mode(&self, mode: ApprovalMode) -> Result<(), SetModeError>;
+
+    /// The model that the next turn starts with.
+    fn model(&self) -> String;
+
+    /// Ends the session: aborts what runs, ends its background processes, closes its log.
+    async fn close(&self);
+}
+
+/// Why a session could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// No usable credential.
+    #[error("{0}")]
+    Auth(String),
+    /// The working folder can't be used.
+    #[error("open the workspace {path}: {reason}")]
+    Workspace {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The id is taken.
+    #[error("create session {0}: the id is in use")]
+    Taken(SessionId),
+    /// Anything else.
+    #[error("create a session: {0}")]
+    Failed(String),
+}
+
+/// Why a mode could not be set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetModeError {
+    /// The session does not offer it.
+    #[error("switch to mode {}: not available in this session", .0.cli())]
+    Unavailable(ApprovalMode),
+    /// Privileged modes need a trusted folder.
+    #[error("switch to mode {}: this folder is not trusted", .0.cli())]
+    Untrusted(ApprovalMode),
+}

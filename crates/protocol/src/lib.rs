@@ -1,0 +1,32 @@
+//! What the rooms of Convoke say to each other.
+//!
+//! Types and ports, no logic, no clock, no socket, no runtime. The agent half speaks [`AgentProtocol`] and
+//! [`AgentEvent`]; the daemon half speaks the `qwen serve` v1 wire in [`daemon`]; both meet in ACP, which is carried
+//! here as raw JSON and named only by the `acp` room.
+
+mod agent;
+mod approval;
+mod content;
+mod control;
+pub mod daemon;
+mod event;
+mod exit;
+mod ids;
+mod log;
+mod permission;
+mod session;
+
+pub use agent::{AgentProtocol, AgentSend, SendError, SendMessage, SendReceipt, SessionUpdate};
+pub use approval::ApprovalMode;
+pub use content::{ContentPart, DisplayContent, ToolDisplay, ToolKind, ToolLocation};
+pub use control::{
+    AgentInfo, HostedSession, NewSession, SessionControl, SessionError, SessionFactory, SetModeError,
+};
+pub use event::{AgentEvent, AgentEventBody, ErrorStatus, MessageRole, Meta, StreamEndReason};
+pub use exit::ExitCode;
+pub use ids::{ClientId, EventId, PromptId, RequestId, SessionId, StreamId, ToolCallId};
+pub use log::{EventLog, Subscription};
+pub use permission::{
+    PermissionContent, PermissionOption, PermissionOptionKind, PermissionOutcome, PermissionPort, PermissionRequest,
+};
+pub use session::{AgentSession, StreamError, StreamFrom};

@@ -1,0 +1,173 @@
+//! Child processes that cannot outlive their parent.
+//!
+//! A child is started as `GUARD __guard … -- PROGRAM ARGS`. The guard watches a pipe whose only writer is the parent's
+//! [`Leash`]. When the pipe closes, because the leash was dropped or because the parent was killed, the guard ends the
+//! program, its process group and every descendant that left the group. No signal handler runs in the parent, and
+//! `kill -9` of the parent is just another way of closing the pipe.
+//!
+//! ```text
+//! parent ──pipe──▶ guard ──spawn──▶ program (leads its own process group)
+//!                    │  pipe closes ⇒ TERM to the tree, grace, KILL
+//!                    └─ program exits ⇒ the rest of the tree ends too, guard exits the same way
+//! ```
+//! The guard opens the pipe through `/proc/PARENT/fd/N`, so no descriptor is ever inheritable. Linux only.
+
+mod tree;
+mod watch;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+pub use watch::{End, watch};
+
+/// The hidden subcommand that turns an executable into a guard.
+pub const SUBCOMMAND: &str = "__guard";
+
+/// Starts guarded children.
+#[derive(Clone, Debug)]
+pub struct Spawner {
+    guard: Option<PathBuf>,
+    grace: Duration,
+}
+
+impl Spawner {
+    /// Children run under `executable __guard`. The program gets `grace` between TERM and KILL when it is ended.
+    #[must_use]
+    pub fn guarded(executable: PathBuf, grace: Duration) -> Self {
+        Self { guard: Some(executable), grace }
+    }
+
+    /// Children run directly, each in a process group that is killed when its leash is dropped.
+    ///
+    /// For embedders without a guard executable: a killed parent leaves such children behind.
+    #[must_use]
+    pub fn unguarded() -> Self {
+        Self { guard: None, grace: Duration::ZERO }
+    }
+
+    /// Hands `spawn` the command that starts `program` with `args`, and returns what it made with the leash.
+    ///
+    /// `spawn` sets folder, environment and standard streams, starts the command, and returns the child with its
+    /// process id. Dropping the leash ends the child and all its descendants.
+    pub fn spawn<T>(
+        &self,
+        program: &OsStr,
+        args: &[OsString],
+        spawn: impl FnOnce(Command) -> io::Result<(T, u32)>,
+    ) -> io::Result<(T, Leash)> {
+        let Some(guard) = &self.guard else {
+            let mut command = Command::new(program);
+            command.args(args).process_group(0);
+            let (child, pid) = spawn(command)?;
+            return Ok((child, Leash::Group(pid)));
+        };
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let mut command = Command::new(guard);
+        command
+            .arg(SUBCOMMAND)
+            .arg(format!("--parent={}", std::process::id()))
+            .arg(format!("--leash={}", reader.as_raw_fd()))
+            .arg(format!("--grace-ms={}", self.grace.as_millis()))
+            .arg("--")
+            .arg(program)
+            .args(args)
+            // Ctrl-C in the parent's terminal is the parent's business: it decides what ends, and how.
+            .process_group(0);
+        let (child, _) = spawn(command)?;
+        Ok((child, Leash::Pipe { _reader: reader, _writer: writer }))
+    }
+}
+
+/// Keeps a child alive; dropping it ends the child's whole tree.
+#[derive(Debug)]
+pub enum Leash {
+    /// The pipe that a guard watches. The reader stays here so that the guard can open it whenever it gets to run.
+    #[doc(hidden)]
+    Pipe { _reader: OwnedFd, _writer: OwnedFd },
+    /// The process group to kill.
+    #[doc(hidden)]
+    Group(u32),
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        if let Self::Group(pid) = self
+            && let Some(group) = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw)
+        {
+            // The group may be gone already, which is what we want.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// What a guard was told on its command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchOptions {
+    /// Process id of the parent that holds the leash.
+    pub parent: u32,
+    /// The leash pipe's descriptor in the parent.
+    pub leash: u32,
+    /// Time between TERM and KILL.
+    pub grace: Duration,
+    /// The program to run.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+impl WatchOptions {
+    /// Reads the arguments that follow [`SUBCOMMAND`]; `None` if they are not what [`Spawner::spawn`] writes.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
+        let mut args = args.into_iter();
+        let mut number = |name: &str| args.next()?.to_str()?.strip_prefix(name)?.parse::<u32>().ok();
+        let parent = number("--parent=")?;
+        let leash = number("--leash=")?;
+        let grace = Duration::from_millis(u64::from(number("--grace-ms=")?));
+        (args.next()? == "--").then_some(())?;
+        Some(Self { parent, leash, grace, program: args.next()?, args: args.collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn os(args: &[&str]) -> Vec<OsString> {
+        args.iter().map(Into::into).collect()
+    }
+
+    #[test]
+    fn parses_what_the_spawner_writes() {
+        let options = WatchOptions::parse(os(&["--parent=7", "--leash=5", "--grace-ms=250", "--", "sh", "-c", "true"]));
+        assert_eq!(
+            options,
+            Some(WatchOptions {
+                parent: 7,
+                leash: 5,
+                grace: Duration::from_millis(250),
+                program: "sh".into(),
+                args: os(&["-c", "true"]),
+            })
+        );
+        assert_eq!(WatchOptions::parse(os(&["--parent=7", "--", "sh"])), None);
+        assert_eq!(WatchOptions::parse(os(&["--parent=x", "--leash=5", "--grace-ms=1", "--", "sh"])), None);
+    }
+
+    #[test]
+    fn an_unguarded_child_dies_with_its_leash() {
+        let (mut child, leash) = Spawner::unguarded()
+            .spawn("sleep".as_ref(), &os(&["100"]), |mut command| {
+                let child = command.spawn()?;
+                let pid = child.id();
+                Ok((child, pid))
+            })
+            .unwrap();
+        drop(leash);
+        assert!(!child.wait().unwrap().success());
+    }
+}

@@ -1,0 +1,15 @@
+//! What the standard library lacks, and could plausibly have.
+//!
+//! Time as an input ([`Now`], [`Tick`]), a bounded ring ([`Ring`]), atomic file writes ([`write_atomic`]),
+//! text cuts that respect UTF-8 ([`cut`]) and guarded child processes ([`guard`]). Anything with a noun of the
+//! product in it belongs to another room.
+
+mod atomic;
+pub mod cut;
+pub mod guard;
+mod ring;
+mod time;
+
+pub use atomic::write_atomic;
+pub use ring::Ring;
+pub use time::{Clock, Now, Tick, iso8601};
