@@ -69,10 +69,7 @@ impl AgentSession {
     /// Follows one stream from `agent_start` (or from behind an event) to `agent_end`, inclusive.
     ///
     /// Source: runtime specification §1.4. The log is read and subscribed in one step, so nothing is lost or doubled.
-    pub fn stream(
-        &self,
-        from: StreamFrom,
-    ) -> Result<impl Stream<Item = Arc<AgentEvent>> + Send + use<>, StreamError> {
+    pub fn stream(&self, from: StreamFrom) -> Result<impl Stream<Item = Arc<AgentEvent>> + Send + use<>, StreamError> {
         let (held, live) = self.agent.log().snapshot_and_subscribe();
         let (id, started, start) = match from {
             StreamFrom::Current => match running(&held) {

@@ -48,7 +48,10 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { tick: Tick::default().after(self.start.elapsed()), wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX) }
+        Now {
+            tick: Tick::default().after(self.start.elapsed()),
+            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+        }
     }
 
     /// The instant at which `tick` is reached, for arming a timer.

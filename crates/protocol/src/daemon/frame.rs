@@ -136,4 +136,3 @@ pub struct EncodedFrame {
     /// The whole server-sent event.
     pub sse: Bytes,
 }
-
