@@ -1,7 +1,7 @@
 //! The events of an [`AgentProtocol`](crate::AgentProtocol).
 
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::{ContentPart, EventId, StreamId, ToolCallId, ToolDisplay, ToolKind, ToolLocation};
@@ -12,24 +12,43 @@ pub type Meta = Map<String, Value>;
 /// One thing that happened in a session. Source: runtime specification §1.2.
 ///
 /// Shape: `{id, threadId?, streamId, timestamp, type, …fields of the type…, _meta?}`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AgentEvent {
     /// Unique within the session: `<streamId>-<n>`.
     pub id: EventId,
     /// The subagent's thread, if it was not the session's own agent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
     /// The stream this event belongs to. A user message carries the id of the stream that it starts.
     pub stream_id: StreamId,
     /// RFC 3339, UTC, milliseconds.
     pub timestamp: String,
     /// What happened.
-    #[serde(flatten)]
     pub body: AgentEventBody,
     /// Everything without a field of its own.
-    #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
     pub meta: Meta,
+}
+
+impl Serialize for AgentEvent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Shape<'a> {
+            id: &'a EventId,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            thread_id: &'a Option<String>,
+            stream_id: &'a StreamId,
+            timestamp: &'a str,
+            #[serde(flatten)]
+            body: &'a AgentEventBody,
+            #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
+            meta: &'a Meta,
+        }
+        if let AgentEventBody::Unknown(whole) = &self.body {
+            return whole.serialize(serializer);
+        }
+        let Self { id, thread_id, stream_id, timestamp, body, meta } = self;
+        Shape { id, thread_id, stream_id, timestamp, body, meta }.serialize(serializer)
+    }
 }
 
 impl<'de> Deserialize<'de> for AgentEvent {
@@ -191,7 +210,7 @@ pub enum AgentEventBody {
         data: Option<Value>,
     },
     /// A type that a newer writer knows; the whole event as it came.
-    #[serde(untagged, skip_deserializing)]
+    #[serde(skip)]
     Unknown(Value),
 }
 

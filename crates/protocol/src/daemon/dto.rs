@@ -23,8 +23,17 @@ pub struct SessionCreated {
     /// RFC 3339.
     pub created_at: String,
     /// Whether a prompt is running; only when attached.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_active_prompt: Option<bool>,
+    /// Whether the model asked for is in use; only when one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_applied: Option<bool>,
+    /// What kind of place the session comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_type: Option<String>,
+    /// Whether that is stored with the session; only when it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_persisted: Option<bool>,
 }
 
 /// Answer of `POST /session/:id/prompt`, with status 202.
@@ -70,9 +79,15 @@ pub struct SessionStatus {
     pub workspace_cwd: String,
     /// RFC 3339.
     pub created_at: String,
+    /// When its last turn ended or its metadata changed; RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<String>,
     /// A name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
+    /// What kind of place it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_type: Option<String>,
     /// Registered clients.
     pub client_count: usize,
     /// Whether a prompt is running.
@@ -110,21 +125,60 @@ pub struct PendingInteraction {
     pub options: Value,
 }
 
-/// One entry of a list of sessions.
+/// One entry of a list of sessions: the status, and what only lists say.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionSummary {
     /// The session.
-    pub session_id: SessionId,
-    /// Its workspace, absolute.
-    pub workspace_cwd: String,
-    /// RFC 3339.
-    pub created_at: String,
-    /// A name for people.
+    #[serde(flatten)]
+    pub status: SessionStatus,
+    /// Always `false`: an archived session is not live.
+    pub is_archived: bool,
+}
+
+/// One entry of `GET /session/:id/pending-prompts`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingPrompt {
+    /// The turn.
+    pub prompt_id: PromptId,
+    /// The text of its text blocks.
+    pub text: String,
+    /// Milliseconds since the Unix epoch.
+    pub queued_at: u64,
+    /// `running` or `queued`.
+    pub state: &'static str,
+    /// Who sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub display_name: Option<String>,
-    /// Registered clients.
-    pub client_count: usize,
-    /// Whether a prompt is running.
-    pub has_active_prompt: bool,
+    pub originator_client_id: Option<ClientId>,
+}
+
+/// Answer of `GET /session/:id/turns/:promptId`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnStatus {
+    /// The session.
+    pub session_id: SessionId,
+    /// The turn.
+    pub prompt_id: PromptId,
+    /// The text of its text blocks.
+    pub prompt_text: String,
+    /// Milliseconds since the Unix epoch.
+    pub queued_at: u64,
+    /// Milliseconds since the Unix epoch; absent while it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<u64>,
+    /// Milliseconds since the Unix epoch; absent until it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<u64>,
+    /// Who sent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub originator_client_id: Option<ClientId>,
+    /// `queued`, `running`, `completed` or `failed`.
+    pub state: &'static str,
+    /// ACP's stop reason, once it completed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// What the agent said, cut at the front where it is very long.
+    pub result_text: String,
 }
