@@ -61,7 +61,7 @@ impl AgentSession {
         let events = self.agent.log().subscribe();
         let receipt = self.agent.send(payload).await?;
         Ok(match receipt.stream_id {
-            Some(id) => follow(Some(id), true, events).left_stream(),
+            Some(id) => follow(Some(id), false, events).left_stream(),
             None => stream::empty().right_stream(),
         })
     }
