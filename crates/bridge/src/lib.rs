@@ -14,9 +14,14 @@
 
 mod audit;
 mod bridge;
+mod clients;
 mod contract;
+mod event_bus;
+mod mediator;
 mod options;
+mod prompt_queue;
 mod refusal;
+mod session;
 
 pub use audit::{AuditEvent, AuditRecord, AuditResolution, DecisionReason};
 pub use bridge::{AgentOf, Bridge, Counts, Journal};

@@ -1,0 +1,591 @@
+//! Who may decide: all permission requests of the daemon, pending and decided.
+//!
+//! ```text
+//!            guards pass                 vote decides, vote cancels, timeout,
+//! request ───────────────▶ pending ───── withdrawn, turn or session over ───▶ resolved ── FIFO ──▶ forgotten
+//!    │ guards fail                                                               │ late vote of a registered client:
+//!    └▶ Resolve at once, never published                                         └▶ permission_already_resolved
+//! ```
+//! Entry, voter snapshot, policy and deadline are set in one step, so nothing can see a request without its timer.
+//! Source: daemon specification, §f; `MultiClientPermissionMediator` upstream.
+//!
+//! Invariants: I1 each reply key is answered exactly once. I2 a request is pending or remembered, never both. I3 every
+//! pending request with a timeout has exactly one deadline, and no deadline lacks its request. I4 pending per session
+//! and remembered in all obey their bounds. I5 no vote outside of the captured voters counts, and a pending ballot is
+//! undecided. I6 the order inside a resolution is: out of pending, `permission_resolved`, remembered, audited,
+//! answered.
+
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use convoke_protocol::daemon::FrameKind;
+use convoke_protocol::daemon::capability::PermissionPolicy;
+use convoke_protocol::daemon::dto::PendingInteraction;
+use convoke_protocol::{ClientId, PromptId, RequestId, SessionId};
+use convoke_stdx::{Now, Tick, iso8601};
+use serde_json::{Map, Value, json};
+
+use crate::audit::{AuditEvent, AuditRecord, AuditResolution, AuditRing, DecisionReason};
+use crate::contract::{Caller, CancelReason, LogLevel, Output, ReplyKey, Resolution, VoteChoice};
+use crate::event_bus::{Draft, EventBus};
+use crate::options::BridgeOptions;
+use crate::refusal::Refusal;
+use policy::{Ballot, Verdict, quorum};
+
+/// The option id that no agent may offer and no client may send: inside, it once stood for cancelling.
+pub(crate) const CANCEL_SENTINEL: &str = "__cancelled__";
+
+/// What a resolution writes to, all of it belonging to the request's session or to the bridge.
+pub(crate) struct Stage<'a> {
+    pub(crate) now: Now,
+    pub(crate) session: &'a SessionId,
+    pub(crate) bus: &'a mut EventBus,
+    pub(crate) audit: &'a mut AuditRing,
+    pub(crate) out: &'a mut Vec<Output>,
+}
+
+/// A request as the agent made it, with what the session knows about it.
+pub(crate) struct Issue {
+    pub(crate) request: RequestId,
+    pub(crate) reply: ReplyKey,
+    pub(crate) prompt_id: Option<PromptId>,
+    pub(crate) originator: Option<ClientId>,
+    pub(crate) voters: Arc<[ClientId]>,
+    pub(crate) tool_call: Value,
+    pub(crate) options: Vec<Value>,
+}
+
+/// A vote on its way, addressed as its caller did.
+pub(crate) struct Vote<'a> {
+    pub(crate) addressed: Option<&'a SessionId>,
+    pub(crate) request: &'a RequestId,
+    pub(crate) caller: &'a Caller,
+    /// Whether the caller's id is registered on the request's session; anonymous is not.
+    pub(crate) registered: bool,
+    pub(crate) choice: VoteChoice,
+}
+
+/// Why requests end without a choice, seen from outside of the mediator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Withdrawal {
+    /// The turn was cancelled or ended, or the agent gave up.
+    Agent,
+    /// The session ended.
+    Session,
+}
+
+#[derive(Debug)]
+pub(crate) struct Mediator {
+    policy: PermissionPolicy,
+    quorum: Option<usize>,
+    timeout_ms: Option<u64>,
+    pending_max: usize,
+    resolved_max: usize,
+    pending: BTreeMap<RequestId, Pending>,
+    /// Per session in the order of issue.
+    by_session: BTreeMap<SessionId, Vec<RequestId>>,
+    by_reply: BTreeMap<ReplyKey, RequestId>,
+    deadlines: BTreeSet<(Tick, RequestId)>,
+    resolved: BTreeMap<RequestId, Resolved>,
+    resolved_order: VecDeque<RequestId>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    session: SessionId,
+    reply: ReplyKey,
+    prompt_id: Option<PromptId>,
+    ballot: Ballot,
+    issued: Now,
+    deadline: Option<Tick>,
+    /// The number of its `permission_request`.
+    frame_id: u64,
+    tool_call: Value,
+    options: Vec<Value>,
+}
+
+/// What is remembered of a decided request: enough to tell a late voter.
+#[derive(Debug)]
+struct Resolved {
+    session: SessionId,
+    prompt_id: Option<PromptId>,
+    outcome: Value,
+}
+
+impl Mediator {
+    pub(crate) fn new(options: &BridgeOptions) -> Self {
+        Self {
+            policy: options.policy,
+            quorum: options.quorum,
+            timeout_ms: options.permission_timeout.map(|t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX)),
+            pending_max: options.limits.pending_permissions,
+            resolved_max: options.limits.resolved_permissions,
+            pending: BTreeMap::new(),
+            by_session: BTreeMap::new(),
+            by_reply: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            resolved: BTreeMap::new(),
+            resolved_order: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(crate) fn pending_on(&self, session: &SessionId) -> usize {
+        self.by_session.get(session).map_or(0, Vec::len)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Tick> {
+        self.deadlines.first().map(|(tick, _)| *tick)
+    }
+
+    /// The request whose time is over, if any, with its session.
+    pub(crate) fn due(&self, tick: Tick) -> Option<(SessionId, RequestId)> {
+        let (_, request) = self.deadlines.first().filter(|(deadline, _)| *deadline <= tick)?;
+        let pending = self.pending.get(request)?;
+        Some((pending.session.clone(), request.clone()))
+    }
+
+    /// The session of a pending or remembered request.
+    pub(crate) fn session_of(&self, request: &RequestId) -> Option<&SessionId> {
+        let pending = self.pending.get(request).map(|pending| &pending.session);
+        pending.or_else(|| self.resolved.get(request).map(|resolved| &resolved.session))
+    }
+
+    /// The session of the pending request that this key waits for.
+    pub(crate) fn awaited(&self, reply: ReplyKey) -> Option<(SessionId, RequestId)> {
+        let request = self.by_reply.get(&reply)?;
+        let pending = self.pending.get(request)?;
+        Some((pending.session.clone(), request.clone()))
+    }
+
+    /// Whether this key waits already; then a second request under it is not asked.
+    pub(crate) fn awaits(&self, reply: ReplyKey) -> bool {
+        self.by_reply.contains_key(&reply)
+    }
+
+    /// The pending requests of a session for a reader who did not see them asked, oldest first.
+    pub(crate) fn unseen<'a>(&'a self, session: &SessionId) -> impl Iterator<Item = (u64, Draft)> + use<'a> {
+        let requests = self.by_session.get(session).map(Vec::as_slice).unwrap_or_default();
+        let pending = requests.iter().filter_map(|id| Some((id, self.pending.get(id)?)));
+        pending.map(|(id, pending)| (pending.frame_id, pending.announcement(id)))
+    }
+
+    /// The pending requests of a session for clients that poll, oldest first.
+    pub(crate) fn interactions(&self, session: &SessionId) -> Vec<PendingInteraction> {
+        let requests = self.by_session.get(session).map(Vec::as_slice).unwrap_or_default();
+        requests.iter().filter_map(|id| Some(self.pending.get(id)?.interaction(id))).collect()
+    }
+
+    /// Takes an agent's request: answers it at once if it can't be asked, else asks everyone.
+    ///
+    /// That its session is live and not closing is checked before.
+    pub(crate) fn request(&mut self, issue: Issue, stage: &mut Stage<'_>) {
+        let (reply, session) = (issue.reply, stage.session);
+        if self.session_of(&issue.request).is_some() {
+            stage.warn(format!("permission {} (session {session}) was issued before; cancelled", issue.request));
+            stage.resolve(reply, Resolution::Cancelled(CancelReason::AgentCancelled));
+            return;
+        }
+        // A broken agent must not fill memory; what it can't ask it may not do.
+        if self.pending_on(session) >= self.pending_max {
+            let text =
+                format!("session {session} has {} pending permission requests; one more cancelled", self.pending_max);
+            stage.warn(text);
+            stage.resolve(reply, Resolution::Cancelled(CancelReason::AgentCancelled));
+            return;
+        }
+        let mut allowed: Vec<String> = Vec::new();
+        for option in &issue.options {
+            match option.get("optionId").and_then(Value::as_str) {
+                // An agent may not disguise cancelling as one of its options.
+                Some(CANCEL_SENTINEL) => return stage.resolve(reply, Resolution::SentinelCollision),
+                Some(id) if !id.is_empty() && !allowed.iter().any(|known| known == id) => allowed.push(id.to_owned()),
+                Some(_) | None => {}
+            }
+        }
+        let ballot = Ballot {
+            policy: self.policy,
+            originator: issue.originator,
+            quorum: quorum(issue.voters.len(), self.quorum),
+            voters: issue.voters,
+            options: allowed,
+            votes: BTreeMap::new(),
+        };
+        let deadline = self.timeout_ms.map(|ms| Tick(stage.now.tick.0.saturating_add(ms)));
+        let mut pending = Pending {
+            session: session.clone(),
+            reply,
+            prompt_id: issue.prompt_id,
+            ballot,
+            issued: stage.now,
+            deadline,
+            frame_id: 0,
+            tool_call: issue.tool_call,
+            options: issue.options,
+        };
+        pending.frame_id = stage.publish(pending.announcement(&issue.request));
+        stage.record(&issue.request, &pending.ballot, pending.requested());
+        self.note_electorate(&issue.request, &pending.ballot, stage);
+        self.by_session.entry(session.clone()).or_default().push(issue.request.clone());
+        self.by_reply.insert(reply, issue.request.clone());
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, issue.request.clone()));
+        }
+        self.pending.insert(issue.request, pending);
+    }
+
+    /// Tells the operator, once per request, what may surprise in a consensus.
+    fn note_electorate(&self, request: &RequestId, ballot: &Ballot, stage: &mut Stage<'_>) {
+        if ballot.policy != PermissionPolicy::Consensus {
+            return;
+        }
+        let (voters, quorum) = (ballot.voters.len(), ballot.quorum);
+        if voters == 0 {
+            stage.warn(format!(
+                "permission {request}: no client was registered, so only cancelling or a timeout ends it"
+            ));
+        } else if self.quorum.is_some_and(|wanted| wanted > quorum) {
+            stage.warn(format!("permission {request}: the quorum is capped to the {voters} clients present"));
+        } else if voters >= 2 && quorum == voters {
+            stage.info(format!(
+                "permission {request}: all {voters} clients must agree; split votes wait for the timeout"
+            ));
+        }
+    }
+
+    /// Judges a vote. `Ok` means decided, recorded or repeated.
+    ///
+    /// The order of the checks keeps outsiders from learning which requests and clients exist; that the session is
+    /// live is checked before. Source: daemon specification, §f.3.
+    pub(crate) fn vote(&mut self, vote: Vote<'_>, stage: &mut Stage<'_>) -> Result<(), Refusal> {
+        let request = vote.request;
+        // The request before the voter: the answer for an unknown, foreign or forgotten request is the same whatever
+        // the header says. Else a made-up request id would tell which client ids are registered.
+        let unknown = || Refusal::RequestNotFound { session: vote.addressed.cloned(), request: request.clone() };
+        if self.session_of(request) != Some(stage.session) {
+            return Err(unknown());
+        }
+        let Some(pending) = self.pending.get_mut(request) else {
+            return self.late_vote(&vote, unknown(), stage);
+        };
+        // Past this point the voter may know that the request exists: it is being announced to all subscribers.
+        if let Some(client) = vote.caller.client.clone().filter(|_| !vote.registered) {
+            return Err(Refusal::InvalidClientId { session: stage.session.clone(), client });
+        }
+        let (option_id, extras) = match vote.choice {
+            // Before the policy, deliberately: anyone who can reach the daemon can stop the agent, no one can make it
+            // go on by stopping it.
+            VoteChoice::Cancelled => {
+                let client = vote.caller.client.clone();
+                stage.record(request, &pending.ballot, voted(vote.caller, None, "resolved"));
+                let reason = DecisionReason::VoterCancelled { resolver_client_id: client.clone() };
+                let ending =
+                    Ending { resolution: Resolution::Cancelled(CancelReason::AgentCancelled), reason, voter: client };
+                self.end(request, ending, stage);
+                return Ok(());
+            }
+            VoteChoice::Selected { option_id, extras } => (option_id, extras),
+        };
+        // Before the policy: an outsider learns of a wrong option what an insider learns. The sentinel is never among
+        // the options, so a client can't smuggle a cancel in as a choice.
+        if !pending.ballot.options.contains(&option_id) {
+            return Err(Refusal::InvalidOption { request: request.clone(), option_id });
+        }
+        match pending.ballot.cast(vote.caller, &option_id) {
+            Verdict::Decides(reason) => {
+                stage.record(request, &pending.ballot, voted(vote.caller, Some(option_id.clone()), "resolved"));
+                let voter = vote.caller.client.clone();
+                self.end(
+                    request,
+                    Ending { resolution: Resolution::Selected { option_id, extras }, reason, voter },
+                    stage,
+                );
+                Ok(())
+            }
+            Verdict::Counts => {
+                stage.record(request, &pending.ballot, voted(vote.caller, Some(option_id), "recorded"));
+                let draft = pending.progress(request);
+                stage.publish(draft);
+                Ok(())
+            }
+            // No event: else a client could flood the stream with one vote.
+            Verdict::Repeats => {
+                stage.record(request, &pending.ballot, voted(vote.caller, Some(option_id), "recorded"));
+                Ok(())
+            }
+            Verdict::Forbidden(reason) => {
+                let client_id = vote.caller.client.clone();
+                let from_loopback = vote.caller.loopback;
+                let draft = pending.refusal(request, client_id.as_ref(), reason.name());
+                stage.publish(draft);
+                let event = AuditEvent::Forbidden { client_id, option_id, from_loopback, reason: reason.name() };
+                stage.record(request, &pending.ballot, event);
+                Err(Refusal::Forbidden { session: stage.session.clone(), request: request.clone(), reason })
+            }
+        }
+    }
+
+    /// A vote on a decided request.
+    fn late_vote(&self, vote: &Vote<'_>, unknown: Refusal, stage: &mut Stage<'_>) -> Result<(), Refusal> {
+        // A decided request is told to members only. For anyone else it is as unknown as one that never was: else
+        // request ids from old logs could be tested, and each test would write to everyone's stream.
+        let Some(resolved) = self.resolved.get(vote.request).filter(|_| vote.registered) else {
+            return Err(unknown);
+        };
+        let request = vote.request.clone();
+        if let VoteChoice::Selected { option_id, .. } = &vote.choice
+            && option_id == CANCEL_SENTINEL
+        {
+            return Err(Refusal::InvalidOption { request, option_id: option_id.clone() });
+        }
+        let outcome = resolved.outcome.clone();
+        stage.publish(Draft {
+            kind: FrameKind::PermissionAlreadyResolved,
+            prompt_id: resolved.prompt_id.clone(),
+            originator: None,
+            data: json!({ "requestId": request, "sessionId": stage.session, "outcome": outcome }),
+        });
+        Err(Refusal::AlreadyResolved { session: vote.addressed.cloned(), request, outcome })
+    }
+
+    /// Ends the request whose time is over.
+    pub(crate) fn expire(&mut self, request: &RequestId, stage: &mut Stage<'_>) {
+        let Some(pending) = self.pending.get(request) else { return };
+        let timeout_ms = self.timeout_ms.unwrap_or_default();
+        stage.warn(format!("permission {request} (session {}) timed out after {timeout_ms}ms", stage.session));
+        let issued_at_ms = pending.issued.wall_ms;
+        stage.record(request, &pending.ballot, AuditEvent::Timeout { issued_at_ms });
+        let reason = DecisionReason::Timeout { issued_at_ms, timeout_ms, fired_at_ms: stage.now.wall_ms };
+        let ending = Ending { resolution: Resolution::Cancelled(CancelReason::Timeout), reason, voter: None };
+        self.end(request, ending, stage);
+    }
+
+    /// Ends one request without a choice.
+    pub(crate) fn withdraw(&mut self, request: &RequestId, by: Withdrawal, stage: &mut Stage<'_>) {
+        let (cancel, reason) = match by {
+            Withdrawal::Agent => (CancelReason::AgentCancelled, DecisionReason::AgentCancelled),
+            Withdrawal::Session => (CancelReason::SessionClosed, DecisionReason::SessionClosed),
+        };
+        self.end(request, Ending { resolution: Resolution::Cancelled(cancel), reason, voter: None }, stage);
+    }
+
+    /// Ends the session's requests without a choice, oldest first: all of them, or those of one turn.
+    pub(crate) fn withdraw_all(&mut self, turn: Option<&PromptId>, by: Withdrawal, stage: &mut Stage<'_>) {
+        for request in self.by_session.get(stage.session).cloned().unwrap_or_default() {
+            let of_turn = |pending: &Pending| turn.is_none() || pending.prompt_id.as_ref() == turn;
+            if self.pending.get(&request).is_some_and(of_turn) {
+                self.withdraw(&request, by, stage);
+            }
+        }
+    }
+
+    fn end(&mut self, request: &RequestId, ending: Ending, stage: &mut Stage<'_>) {
+        let Some(pending) = self.pending.remove(request) else { return };
+        if let Some(deadline) = pending.deadline {
+            self.deadlines.remove(&(deadline, request.clone()));
+        }
+        self.by_reply.remove(&pending.reply);
+        if let Some(requests) = self.by_session.get_mut(&pending.session) {
+            requests.retain(|id| id != request);
+            if requests.is_empty() {
+                self.by_session.remove(&pending.session);
+            }
+        }
+        let (outcome, resolution) = ending.describe();
+        let mut data = Map::new();
+        data.insert("requestId".into(), json!(request));
+        data.insert("outcome".into(), outcome.clone());
+        if let Some(voter) = &ending.voter {
+            data.insert("voterClientId".into(), json!(voter));
+        }
+        if let AuditResolution::Cancelled { reason } = &resolution {
+            data.insert("reason".into(), json!(reason));
+        }
+        stage.publish(Draft {
+            kind: FrameKind::PermissionResolved,
+            prompt_id: pending.prompt_id.clone(),
+            originator: ending.voter,
+            data: Value::Object(data),
+        });
+        let record = Resolved { session: pending.session, prompt_id: pending.prompt_id, outcome };
+        self.remember(request, record);
+        let event = AuditEvent::Resolved { resolution, decision_reason: ending.reason };
+        stage.record(request, &pending.ballot, event);
+        stage.resolve(pending.reply, ending.resolution);
+    }
+
+    fn remember(&mut self, request: &RequestId, record: Resolved) {
+        if self.resolved_max == 0 {
+            return;
+        }
+        while self.resolved_order.len() >= self.resolved_max {
+            let Some(oldest) = self.resolved_order.pop_front() else { break };
+            self.resolved.remove(&oldest);
+        }
+        self.resolved.insert(request.clone(), record);
+        self.resolved_order.push_back(request.clone());
+    }
+
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn check_invariants(&self) {
+        let replies: BTreeMap<ReplyKey, RequestId> =
+            self.pending.iter().map(|(id, pending)| (pending.reply, id.clone())).collect();
+        assert_eq!(replies, self.by_reply, "I1: reply keys");
+        assert!(self.pending.keys().all(|id| !self.resolved.contains_key(id)), "I2: pending and resolved");
+        let deadlines: BTreeSet<_> =
+            self.pending.iter().filter_map(|(id, pending)| Some((pending.deadline?, id.clone()))).collect();
+        assert_eq!(deadlines, self.deadlines, "I3: deadlines");
+        let mut listed = 0;
+        for (session, requests) in &self.by_session {
+            assert!(!requests.is_empty() && requests.len() <= self.pending_max, "I4: pending on {session}");
+            assert!(requests.iter().all(|id| self.pending.get(id).is_some_and(|p| p.session == *session)));
+            listed += requests.len();
+        }
+        assert_eq!(listed, self.pending.len(), "a pending request is listed under no session");
+        assert!(self.resolved.len() <= self.resolved_max, "I4: resolved");
+        assert_eq!(self.resolved.len(), self.resolved_order.len(), "I4: resolved order");
+        for pending in self.pending.values() {
+            let ballot = &pending.ballot;
+            assert!(ballot.votes.keys().all(|voter| ballot.voters.contains(voter)), "I5: a stranger's vote");
+            assert!(ballot.votes.values().all(|option| ballot.options.contains(option)), "I5: a vote for nothing");
+            assert!(ballot.tally().iter().all(|(_, votes)| *votes < ballot.quorum), "I5: decided but pending");
+        }
+    }
+}
+
+/// How one request ends.
+struct Ending {
+    resolution: Resolution,
+    reason: DecisionReason,
+    voter: Option<ClientId>,
+}
+
+impl Ending {
+    /// For clients and for the audit.
+    fn describe(&self) -> (Value, AuditResolution) {
+        let cancelled = |reason| (json!({ "outcome": "cancelled" }), AuditResolution::Cancelled { reason });
+        match &self.resolution {
+            Resolution::Selected { option_id, .. } => (
+                json!({ "outcome": "selected", "optionId": option_id }),
+                AuditResolution::Option { option_id: option_id.clone() },
+            ),
+            Resolution::Cancelled(reason) => cancelled(reason.name()),
+            // Never published, so never ended: refused before it was pending.
+            Resolution::SentinelCollision => cancelled(CancelReason::AgentCancelled.name()),
+        }
+    }
+}
+
+impl Pending {
+    fn announcement(&self, request: &RequestId) -> Draft {
+        let data = json!({
+            "requestId": request,
+            "sessionId": self.session,
+            "toolCall": self.tool_call,
+            "options": self.options,
+        });
+        self.draft(FrameKind::PermissionRequest, data)
+    }
+
+    fn progress(&self, request: &RequestId) -> Draft {
+        let tallies: Map<String, Value> =
+            self.ballot.tally().into_iter().map(|(option, votes)| (option.to_owned(), votes.into())).collect();
+        let data = json!({
+            "requestId": request,
+            "sessionId": self.session,
+            "votesReceived": self.ballot.votes.len(),
+            "votesNeeded": self.ballot.votes_needed(),
+            "quorum": self.ballot.quorum,
+            "optionTallies": tallies,
+        });
+        self.draft(FrameKind::PermissionPartialVote, data)
+    }
+
+    fn refusal(&self, request: &RequestId, client: Option<&ClientId>, reason: &str) -> Draft {
+        let mut data = Map::new();
+        data.insert("requestId".into(), json!(request));
+        data.insert("sessionId".into(), json!(self.session));
+        if let Some(client) = client {
+            data.insert("clientId".into(), json!(client));
+        }
+        data.insert("reason".into(), reason.into());
+        self.draft(FrameKind::PermissionForbidden, Value::Object(data))
+    }
+
+    fn draft(&self, kind: FrameKind, data: Value) -> Draft {
+        Draft { kind, prompt_id: self.prompt_id.clone(), originator: self.ballot.originator.clone(), data }
+    }
+
+    fn requested(&self) -> AuditEvent {
+        AuditEvent::Requested {
+            voters_at_issue: self.ballot.voters.clone(),
+            issued_at_ms: self.issued.wall_ms,
+            allowed_option_ids: self.ballot.options.clone(),
+        }
+    }
+
+    fn interaction(&self, request: &RequestId) -> PendingInteraction {
+        let call = |field: &str| self.tool_call.get(field).cloned().unwrap_or_default();
+        let list = |field: &str| self.tool_call.get(field).cloned().unwrap_or_else(|| json!([]));
+        let options = self.options.iter().map(|option| {
+            let field = |name: &str| option.get(name).cloned().unwrap_or_default();
+            json!({ "optionId": field("optionId"), "label": field("name"), "kind": field("kind") })
+        });
+        PendingInteraction {
+            request_id: request.clone(),
+            kind: "permission",
+            created_at: iso8601(self.issued.wall_ms),
+            action: json!({
+                "type": call("kind"),
+                "title": call("title"),
+                "content": list("content"),
+                "locations": list("locations"),
+                "input": call("rawInput"),
+            }),
+            options: options.collect(),
+        }
+    }
+}
+
+fn voted(caller: &Caller, option_id: Option<String>, outcome: &'static str) -> AuditEvent {
+    AuditEvent::Voted { client_id: caller.client.clone(), option_id, from_loopback: caller.loopback, outcome }
+}
+
+impl Stage<'_> {
+    fn publish(&mut self, draft: Draft) -> u64 {
+        self.bus.publish(self.now, draft, self.out)
+    }
+
+    fn record(&mut self, request: &RequestId, ballot: &Ballot, event: AuditEvent) {
+        let record = AuditRecord {
+            v: 1,
+            recorded_at_ms: self.now.wall_ms,
+            request_id: request.clone(),
+            session_id: self.session.clone(),
+            originator_client_id: ballot.originator.clone(),
+            policy: ballot.policy.name(),
+            event,
+        };
+        self.audit.push(record.clone());
+        self.out.push(Output::Audit(record));
+    }
+
+    fn resolve(&mut self, reply: ReplyKey, resolution: Resolution) {
+        self.out.push(Output::Resolve { reply, resolution });
+    }
+
+    fn info(&mut self, text: String) {
+        self.out.push(Output::Log { level: LogLevel::Info, text });
+    }
+
+    fn warn(&mut self, text: String) {
+        self.out.push(Output::Log { level: LogLevel::Warn, text });
+    }
+}
