@@ -22,6 +22,8 @@ mod options;
 mod prompt_queue;
 mod refusal;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use audit::{AuditEvent, AuditRecord, AuditResolution, DecisionReason};
 pub use bridge::{AgentOf, Bridge, Counts, Journal};
