@@ -1,1 +1,43 @@
-//! tools
+//! Tools: what happens between a `FunctionCall` and a `FunctionResponse`?
+//!
+//! ```text
+//! adk ── Vec<FunctionCall> ──▶ ToolScheduler ── Scheduler (order, parallelism, cancellation; sans-IO)
+//!                                  ├── ToolRegistry ── DeclarativeTool::build ── Invocation::execute
+//!                                  ├── ToolHooks     (before_tool, after_tool)
+//!                                  ├── SessionPolicy (allow | ask | deny: decided here and nowhere else)
+//!                                  ├── Approver      (a person, somewhere)
+//!                                  └── SchedulerObserver (every change of every call)
+//! ```
+//! The room knows no model, no protocol and no settings: `cli` gives options, `agent` translates what the ports say.
+//! Source: runtime specification §6 and §13.
+
+mod approval;
+pub mod builtin;
+mod diff;
+mod executor;
+mod hooks;
+mod outcome;
+mod params;
+pub mod policy;
+mod process;
+mod record;
+mod registry;
+pub mod scheduler;
+mod suggest;
+mod text;
+mod tool;
+mod truncate;
+mod workspace;
+
+pub use approval::{ApprovalOption, ApprovalOptionKind, ApprovalOutcome, ApprovalRequest, Approver, NobodyApproves};
+pub use diff::unified_patch;
+pub use executor::{SchedulerOptions, ToolScheduler};
+pub use hooks::{AfterTool, BeforeTool, HookCall, HookResult, NoHooks, ToolHooks};
+pub use outcome::{ErrorType, LiveOutput, ResultDisplay, TailCall, ToolFailure, ToolOutput};
+pub use policy::{Mode, ModeRefused, PolicyOptions, SessionPolicy};
+pub use process::{BackgroundLimits, BackgroundProcess, BackgroundProcesses, BackgroundStatus};
+pub use record::{CallRecord, CallResult, CallStatus, NoObserver, SchedulerObserver};
+pub use registry::{RegisterError, ToolRegistry};
+pub use tool::{ConfirmationDetails, DeclarativeTool, ExecutionContext, Invocation, Kind, Location};
+pub use truncate::{Truncated, Truncation};
+pub use workspace::{Access, PathError, ResolvedPath, Workspace, WorkspaceOptions};

@@ -1,0 +1,180 @@
+//! What a call's own task does: judge, ask, execute. Recipes; who may begin when is the machine's business.
+
+use std::sync::Arc;
+
+use convoke_adk::StopReason;
+use serde_json::Value;
+
+use super::{SchedulerOptions, prepare};
+use crate::approval::options as approval_options;
+use crate::policy::{Always, Decision};
+use crate::{
+    ApprovalOutcome, ApprovalRequest, DeclarativeTool, ErrorType, ExecutionContext, HookCall, HookResult, Invocation,
+    TailCall, ToolFailure, ToolOutput, Truncated,
+};
+
+/// What came out of a call's task.
+pub(super) enum Done {
+    Judged(Judged),
+    Asked(ApprovalOutcome),
+    Executed(Executed),
+}
+
+/// Which task it was, for one that gives nothing because it panicked.
+#[derive(Clone, Copy)]
+pub(super) enum Phase {
+    Judge,
+    Ask,
+    Execute,
+}
+
+/// A call that is to be judged.
+pub(super) struct Candidate {
+    pub(super) call: HookCall,
+    pub(super) tool: Arc<dyn DeclarativeTool>,
+    /// `None` when the arguments changed since the last one was built.
+    pub(super) invocation: Option<Arc<dyn Invocation>>,
+}
+
+pub(super) struct Judged {
+    /// The arguments, where a hook rewrote them.
+    pub(super) args: Option<Value>,
+    /// The invocation to run; set unless it is denied.
+    pub(super) invocation: Option<Arc<dyn Invocation>>,
+    pub(super) verdict: JudgedVerdict,
+}
+
+pub(super) enum JudgedVerdict {
+    Allow,
+    Ask(Box<Question>),
+    Deny(ToolFailure, Option<StopReason>),
+}
+
+pub(super) struct Question {
+    pub(super) request: ApprovalRequest,
+    pub(super) always: Option<Always>,
+}
+
+/// Hooks, then policy on what the hooks made of it, then what a person would need to see.
+pub(super) async fn judge(options: SchedulerOptions, candidate: Candidate) -> Judged {
+    let Candidate { mut call, tool, invocation } = candidate;
+    let before = options.hooks.before_tool(&call).await;
+    let deny = |args, failure, stop| Judged { args, invocation: None, verdict: JudgedVerdict::Deny(failure, stop) };
+    if let Some(stop) = before.stop {
+        let failure = ToolFailure::new(ErrorType::StopExecution, format!("Execution stopped: {}", stop.message));
+        return deny(None, failure, Some(stop));
+    }
+    if let Some(reason) = before.deny {
+        let message = format!("Tool execution blocked: {reason}");
+        return deny(None, ToolFailure::new(ErrorType::PolicyViolation, message), None);
+    }
+    let rewritten = before.rewrite.filter(|args| *args != call.args);
+    if let Some(args) = &rewritten {
+        call.args = args.clone();
+    }
+    let built = match invocation {
+        Some(invocation) if rewritten.is_none() => Ok(invocation),
+        Some(_) | None => prepare::build(tool.as_ref(), &call.args),
+    };
+    let invocation = match built {
+        Ok(invocation) => invocation,
+        Err(failure) => return deny(rewritten, failure, None),
+    };
+    let judgement = options.policy.judge(tool.name(), &call.args);
+    let decision = match (judgement.decision, &before.ask) {
+        (Decision::Allow, Some(_)) if options.policy.interactive() => Decision::Ask,
+        (Decision::Allow, Some(_)) => Decision::Deny,
+        (decision, _) => decision,
+    };
+    tracing::debug!(tool = tool.name(), call_id = call.call_id, ?decision, source = judgement.source, "judged a call");
+    let verdict = match decision {
+        Decision::Allow => JudgedVerdict::Allow,
+        Decision::Deny => JudgedVerdict::Deny(denied(judgement.message.or(before.ask)), None),
+        Decision::Ask => match question(&options, &call, tool.as_ref(), invocation.as_ref(), before.ask).await {
+            Ok(question) => JudgedVerdict::Ask(Box::new(question)),
+            Err(failure) => JudgedVerdict::Deny(failure, None),
+        },
+    };
+    Judged { args: rewritten, invocation: Some(invocation), verdict }
+}
+
+fn denied(message: Option<String>) -> ToolFailure {
+    let text = "Tool execution denied by policy.";
+    let text = message.map_or_else(|| text.to_owned(), |message| format!("{text} {message}"));
+    ToolFailure::new(ErrorType::PolicyViolation, text)
+}
+
+async fn question(
+    options: &SchedulerOptions,
+    call: &HookCall,
+    tool: &dyn DeclarativeTool,
+    invocation: &dyn Invocation,
+    reason: Option<String>,
+) -> Result<Question, ToolFailure> {
+    let details = invocation.confirmation().await?;
+    // A hook that wants a question will want the next one too: a lasting answer would be a false promise.
+    let always = if reason.is_none() { options.policy.always(tool.name(), &call.args) } else { None };
+    let request = ApprovalRequest {
+        call_id: call.call_id.clone(),
+        tool: tool.name().to_owned(),
+        title: invocation.description(),
+        kind: tool.kind(),
+        details,
+        locations: invocation.locations(),
+        args: call.args.clone(),
+        reason,
+        options: approval_options(always.as_ref().map(Always::label)),
+    };
+    Ok(Question { request, always })
+}
+
+/// How an execution came back.
+pub(super) struct Executed {
+    pub(super) result: Result<ToolOutput, ToolFailure>,
+    pub(super) output_file: Option<String>,
+    pub(super) tail_call: Option<TailCall>,
+    pub(super) stop: Option<StopReason>,
+}
+
+/// Runs the call, cuts what is too large, and lets the hooks have their say.
+pub(super) async fn execute(
+    options: SchedulerOptions,
+    call: HookCall,
+    truncates: bool,
+    invocation: Arc<dyn Invocation>,
+    cx: ExecutionContext,
+) -> Executed {
+    let mut result = invocation.execute(&cx).await;
+    let mut output_file = None;
+    if truncates {
+        let text = match &mut result {
+            Ok(output) => &mut output.text,
+            Err(ToolFailure::Error { message, .. } | ToolFailure::Cancelled { message, .. }) => message,
+        };
+        let Truncated { text: cut, file } =
+            options.truncation.apply(&call.tool, &call.call_id, std::mem::take(text)).await;
+        *text = cut;
+        output_file = file;
+    }
+    let heard = HookResult {
+        text: match &result {
+            Ok(output) => output.text.clone(),
+            Err(failure) => failure.message().to_owned(),
+        },
+        error_type: result.as_ref().err().and_then(ToolFailure::error_type),
+    };
+    let after = options.hooks.after_tool(&call, &heard).await;
+    let text = match &mut result {
+        Ok(output) => &mut output.text,
+        Err(ToolFailure::Error { message, .. } | ToolFailure::Cancelled { message, .. }) => message,
+    };
+    if let Some(replacement) = after.replace {
+        *text = replacement;
+    }
+    if let Some(more) = after.append {
+        text.push_str("\n\n");
+        text.push_str(&more);
+    }
+    let own = result.as_mut().ok().and_then(|output| output.tail_call.take());
+    Executed { result, output_file, tail_call: after.tail_call.or(own), stop: after.stop }
+}
