@@ -1,1 +1,41 @@
-//! acp
+//! Both ends of the [Agent Client Protocol](https://agentclientprotocol.com), version 1.
+//!
+//! This is the only room that names the ACP SDK, and none of its types leave it: whoever hosts an agent sees
+//! `convoke_protocol` types and raw JSON.
+//!
+//! * **Client end** – [`AgentChild`] drives any ACP agent, started as a guarded child process ([`AgentChild::start`])
+//!   or reached over any pair of byte streams ([`AgentChild::connect`]). What the agent says arrives, in its own order,
+//!   in a bounded queue of [`ChildEvent`]s ([`AgentEvents`]).
+//!
+//! ```no_run
+//! # async fn demo(command: convoke_acp::AgentCommand, spawner: convoke_stdx::guard::Spawner)
+//! # -> Result<(), Box<dyn std::error::Error>> {
+//! use convoke_acp::{AgentChild, AgentOptions, ChildEvent};
+//!
+//! let (agent, mut events) = AgentChild::start(command, &spawner, AgentOptions::default()).await?;
+//! let session = agent.new_session("/work/project".as_ref(), None).await?.session_id;
+//! let prompt = serde_json::json!([{"type": "text", "text": "hello"}]);
+//! let driver = agent.clone();
+//! let turn = async move { driver.prompt(&session, prompt, None).await };
+//! let follow = async {
+//!     while let Some(event) = events.recv().await {
+//!         match event {
+//!             ChildEvent::Update(update) => println!("{}", update.update),
+//!             ChildEvent::PermissionRequest(ask) => ask.reply.selected("proceed_once"),
+//!             ChildEvent::Exited(_) => break,
+//!         }
+//!     }
+//! };
+//! tokio::select! { end = turn => println!("{}", end?.stop_reason), () = follow => {} }
+//! # Ok(()) }
+//! ```
+
+mod client;
+
+/// The key in `_meta` of `session/new` by which a client chooses the id of the session.
+pub const SESSION_ID_META: &str = "convoke.sessionId";
+
+pub use client::{
+    AgentChild, AgentCommand, AgentDescription, AgentError, AgentEvents, AgentOptions, ChildEvent, EndCause, Exit,
+    PermissionAsk, PermissionReply, PromptEnd, RpcError, StartError, StartedSession, UpdateEvent, Withdrawal,
+};
