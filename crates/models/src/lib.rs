@@ -1,1 +1,49 @@
-//! models
+//! Models: which model answers, and what if it cannot?
+//!
+//! Everything here stands on one port, [`ContentGenerator`]: generate, stream, count, embed, in the shapes of the
+//! Gemini API. [`connect`] makes one from [`Options`]: the Gemini API, any server with OpenAI's chat completions, or
+//! a file of [fake responses](FakeScript); optionally [recorded](record). [`GeneratorLlm`] puts the kernel's
+//! [`Llm`](convoke_adk::Llm) on top and adds what a conversation needs: failed calls are repeated with growing waits
+//! ([`retry`]), and so are streams that broke off or said nothing, with `retracted` set on the piece that takes the
+//! first attempt's text back.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use convoke_models::{FakeMode, FakeScript, Options, Provider, connect_llm};
+//!
+//! let script = FakeScript::embedded(
+//!     r#"{"method":"generateContentStream","response":[{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}]}]}"#,
+//!     true,
+//! )?;
+//! let llm = connect_llm(Options::new(Provider::Fake { script: Arc::new(script), mode: FakeMode::Strict }), "auto")?;
+//! assert_eq!(convoke_adk::Llm::model(&llm), "gemini-3-flash-preview");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What this room does not do: read the environment or settings, choose between models by difficulty, keep model
+//! health, export telemetry. Its [`tracing`] events are listed in [`observe`].
+
+pub mod catalog;
+mod connect;
+pub mod error;
+mod fake;
+mod generator;
+mod http;
+mod llm;
+pub mod observe;
+mod providers;
+pub mod record;
+pub mod retry;
+mod sse;
+mod stream_check;
+
+pub use connect::{ConnectError, Options, Provider, connect, connect_llm};
+pub use fake::{FakeGenerator, FakeMode, FakeScript, FakeScriptError};
+pub use generator::{
+    ContentGenerator, EmbedRequest, EmbedResponse, Embedding, GenerateResponse, ResponseStream, TokenCount,
+};
+pub use http::{HttpOptions, install_tls_provider};
+pub use llm::{GeneratorLlm, LlmOptions, RetryListener};
+pub use providers::gemini::{GeminiAuth, GeminiOptions};
+pub use providers::openai::OpenAiOptions;
+pub use retry::{Backoff, RetryNotice, RetryPolicy, retry_with_backoff};

@@ -1,0 +1,108 @@
+//! The door: which generator stands behind these options?
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::catalog;
+use crate::fake::{FakeGenerator, FakeMode, FakeScript};
+use crate::generator::ContentGenerator;
+use crate::llm::{GeneratorLlm, LlmOptions};
+use crate::observe::Observed;
+use crate::providers::gemini::{Gemini, GeminiOptions};
+use crate::providers::openai::{OpenAi, OpenAiOptions};
+use crate::record::Recorder;
+use crate::retry::RetryPolicy;
+
+/// Who answers.
+#[derive(Clone, Debug)]
+pub enum Provider {
+    /// The Gemini API.
+    Gemini(GeminiOptions),
+    /// A server with OpenAI's chat completions.
+    OpenAi(OpenAiOptions),
+    /// A script. Each [`connect`] starts at its first line; parse it once and share it.
+    Fake {
+        /// What to answer.
+        script: Arc<FakeScript>,
+        /// How lines are chosen.
+        mode: FakeMode,
+    },
+}
+
+impl Provider {
+    /// The model for who names none.
+    #[must_use]
+    pub fn default_model(&self) -> Option<&'static str> {
+        match self {
+            Self::Gemini(_) | Self::Fake { .. } => Some(catalog::resolve_model("auto")),
+            // Every such server has its own.
+            Self::OpenAi(_) => None,
+        }
+    }
+
+    /// The provider as `gen_ai.provider.name` has it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Gemini(_) => "gcp.gemini",
+            Self::OpenAi(_) => "openai",
+            Self::Fake { .. } => "fake",
+        }
+    }
+}
+
+/// What to connect to.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who answers.
+    pub provider: Provider,
+    /// A file that gets one line per finished call, in the format of fake responses.
+    pub record: Option<PathBuf>,
+}
+
+impl Options {
+    /// Not recorded.
+    #[must_use]
+    pub fn new(provider: Provider) -> Self {
+        Self { provider, record: None }
+    }
+}
+
+/// Why there is no generator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// It can't be parsed, or is not HTTP.
+    #[error("read the base URL: {0}")]
+    BaseUrl(String),
+    /// The name of a custom header.
+    #[error("use '{0}' as a header name")]
+    Header(String),
+    /// The value, which is not told, of this header.
+    #[error("use the value of header '{0}': it holds characters that no header may have")]
+    HeaderValue(String),
+}
+
+/// Makes the generator. Nothing is sent and nothing is loaded before its first call.
+pub fn connect(options: Options) -> Result<Arc<dyn ContentGenerator>, ConnectError> {
+    let name = options.provider.name();
+    let generator: Arc<dyn ContentGenerator> = match options.provider {
+        Provider::Gemini(options) => Arc::new(Gemini::new(options)?),
+        Provider::OpenAi(options) => Arc::new(OpenAi::new(options)?),
+        Provider::Fake { script, mode } => Arc::new(FakeGenerator::new(script, mode)),
+    };
+    let generator: Arc<dyn ContentGenerator> = Arc::new(Observed::new(generator, name));
+    Ok(match options.record {
+        Some(path) => Arc::new(Recorder::new(generator, path)),
+        None => generator,
+    })
+}
+
+/// Makes the kernel's model: [`connect`], with retries and the defaults of a conversation. Scripts are repeated
+/// without waits. `model` may be an alias of the [catalog].
+pub fn connect_llm(options: Options, model: &str) -> Result<GeneratorLlm, ConnectError> {
+    let mut llm = LlmOptions::new(catalog::resolve_model(model));
+    if matches!(options.provider, Provider::Fake { .. }) {
+        llm.retry = RetryPolicy::default().without_waits();
+        llm.stream_retry = RetryPolicy::for_streams().without_waits();
+    }
+    Ok(GeneratorLlm::new(connect(options)?, llm))
+}

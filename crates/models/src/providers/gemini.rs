@@ -1,0 +1,160 @@
+//! The Gemini API: `POST {base}/v1beta/models/{model}:streamGenerateContent?alt=sse`.
+//!
+//! Answers are passed on as they come. Source: runtime specification §5.5, Gemini API reference v1beta.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use convoke_adk::{LlmRequest, ModelError};
+use futures::StreamExt;
+use reqwest::header::{AUTHORIZATION, HeaderName};
+use secrecy::SecretString;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::connect::ConnectError;
+use crate::error::classify_inline;
+use crate::generator::{
+    ContentGenerator, EmbedRequest, EmbedResponse, GenerateResponse, ResponseStream, TokenCount, or_cancelled,
+};
+use crate::http::{Http, HttpOptions, parse_base, parse_json};
+
+mod body;
+mod path;
+
+pub(crate) use body::request_as_json;
+
+/// How the key is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GeminiAuth {
+    /// `x-goog-api-key`.
+    #[default]
+    ApiKeyHeader,
+    /// `Authorization: Bearer`, for gateways.
+    Bearer,
+}
+
+/// How to reach the Gemini API.
+#[derive(Clone, Debug)]
+pub struct GeminiOptions {
+    /// Where; a path in it stays, and so does an API version at its end.
+    pub base_url: String,
+    /// The API version, if the base URL does not end in one.
+    pub api_version: String,
+    /// The key. Without one, none is sent.
+    pub api_key: Option<SecretString>,
+    /// How the key is sent.
+    pub auth: GeminiAuth,
+    /// Headers and timeouts.
+    pub http: HttpOptions,
+}
+
+impl Default for GeminiOptions {
+    fn default() -> Self {
+        Self {
+            base_url: "https://generativelanguage.googleapis.com".to_owned(),
+            api_version: "v1beta".to_owned(),
+            api_key: None,
+            auth: GeminiAuth::default(),
+            http: HttpOptions::default(),
+        }
+    }
+}
+
+/// The Gemini API.
+pub(crate) struct Gemini {
+    http: Arc<Http>,
+}
+
+impl Gemini {
+    pub(crate) fn new(options: GeminiOptions) -> Result<Self, ConnectError> {
+        let mut base = parse_base(&options.base_url)?;
+        let path = base.path().trim_end_matches('/').to_owned();
+        if !path::ends_in_version(&path) {
+            base.set_path(&format!("{path}/{}", options.api_version.trim_matches('/')));
+        }
+        let credential = options.api_key.map(|key| match options.auth {
+            GeminiAuth::ApiKeyHeader => (HeaderName::from_static("x-goog-api-key"), "", key),
+            GeminiAuth::Bearer => (AUTHORIZATION, "Bearer ", key),
+        });
+        Ok(Self { http: Arc::new(Http::new(base, credential, options.http)?) })
+    }
+
+    async fn call<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        cancel: &CancellationToken,
+    ) -> Result<T, ModelError> {
+        or_cancelled(cancel, async { parse_json(&self.http.post(path, body).await?.bytes().await?) }).await
+    }
+}
+
+#[async_trait]
+impl ContentGenerator for Gemini {
+    async fn generate_content(
+        &self,
+        request: Arc<LlmRequest>,
+        cancel: CancellationToken,
+    ) -> Result<GenerateResponse, ModelError> {
+        let path = path::of(&request.model, "generateContent");
+        self.call(&path, body::generate(&request)?, &cancel).await
+    }
+
+    fn generate_content_stream(&self, request: Arc<LlmRequest>, cancel: CancellationToken) -> ResponseStream {
+        let http = Arc::clone(&self.http);
+        let pieces = async_stream::try_stream! {
+            let path = path::of(&request.model, "streamGenerateContent") + "?alt=sse";
+            let answer = or_cancelled(&cancel, async { http.post(&path, body::generate(&request)?).await }).await?;
+            let mut documents = answer.documents();
+            while let Some(text) = or_cancelled(&cancel, documents.next()).await? {
+                for piece in pieces(&http, &text)? {
+                    yield piece;
+                }
+            }
+        };
+        pieces.boxed()
+    }
+
+    async fn count_tokens(
+        &self,
+        request: Arc<LlmRequest>,
+        cancel: CancellationToken,
+    ) -> Result<TokenCount, ModelError> {
+        let path = path::of(&request.model, "countTokens");
+        self.call(&path, body::count(&request)?, &cancel).await
+    }
+
+    async fn embed_content(
+        &self,
+        request: EmbedRequest,
+        cancel: CancellationToken,
+    ) -> Result<EmbedResponse, ModelError> {
+        let path = path::of(&request.model, "batchEmbedContents");
+        self.call(&path, body::embed(&request)?, &cancel).await
+    }
+}
+
+/// The responses in one text of a stream: one, or an array where a gateway drops `alt=sse`.
+fn pieces(http: &Http, text: &[u8]) -> Result<Vec<GenerateResponse>, ModelError> {
+    // Some gateways end Gemini streams as OpenAI ends its own.
+    if text.trim_ascii() == b"[DONE]" {
+        return Ok(Vec::new());
+    }
+    let values = match parse_json(text)? {
+        Value::Array(values) => values,
+        value => vec![value],
+    };
+    let mut pieces = Vec::with_capacity(values.len());
+    for value in values {
+        match value {
+            Value::Object(raw) if raw.contains_key("error") => {
+                return Err(http.scrub(classify_inline(&Value::Object(raw))));
+            }
+            Value::Object(raw) => pieces.push(GenerateResponse::from(raw)),
+            // Neither says nor breaks anything.
+            _ => {}
+        }
+    }
+    Ok(pieces)
+}

@@ -1,0 +1,48 @@
+//! Paths: where does a model live?
+
+/// `models/{model}:{method}`. Names of tuned models keep their collection; what a path can't hold is escaped.
+pub(super) fn of(model: &str, method: &str) -> String {
+    format!("{}:{method}", name(model))
+}
+
+/// The resource name of a model.
+pub(super) fn name(model: &str) -> String {
+    let (collection, id) = match model.split_once('/') {
+        Some((collection @ ("models" | "tunedModels"), id)) => (collection, id),
+        _ => ("models", model),
+    };
+    let mut name = format!("{collection}/");
+    for byte in id.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'@' => name.push(char::from(byte)),
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name
+}
+
+/// Whether a base path ends in an API version, such as `/v1beta`.
+pub(super) fn ends_in_version(path: &str) -> bool {
+    path.rsplit('/')
+        .next()
+        .is_some_and(|last| last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        assert_eq!(of("gemini-2.5-flash", "countTokens"), "models/gemini-2.5-flash:countTokens");
+        assert_eq!(of("models/x", "m"), "models/x:m");
+        assert_eq!(of("tunedModels/x", "m"), "tunedModels/x:m");
+        assert_eq!(of("a/../b?c#d:e", "m"), "models/a%2F..%2Fb%3Fc%23d%3Ae:m");
+    }
+
+    #[test]
+    fn versions() {
+        assert!(ends_in_version("/v1beta") && ends_in_version("/x/v1") && ends_in_version("/v1alpha"));
+        assert!(!ends_in_version("") && !ends_in_version("/vertex") && !ends_in_version("/gemini"));
+    }
+}

@@ -1,0 +1,168 @@
+use convoke_adk::ModelErrorKind;
+use pretty_assertions::assert_eq;
+
+use super::*;
+
+/// Runs chunks through; `[DONE]` is `null`.
+fn answer(chunks: &[Value]) -> GenerateResponse {
+    let mut assembler = Assembler::default();
+    let mut pieces = Vec::new();
+    for chunk in chunks {
+        match chunk {
+            Value::Null => assembler.done(),
+            chunk => pieces.extend(assembler.take(chunk).unwrap()),
+        }
+    }
+    pieces.extend(assembler.finish());
+    join(pieces)
+}
+
+fn delta(delta: Value) -> Value {
+    json!({"model": "m", "choices": [{"index": 0, "delta": delta}]})
+}
+
+fn end(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn calls(chunks: &[Value]) -> (Vec<Value>, Option<String>) {
+    let answer = answer(chunks);
+    let calls = answer.parts().filter_map(|part| part.get("functionCall").cloned()).collect();
+    (calls, answer.finish_reason().map(str::to_owned))
+}
+
+fn fragments(fragments: &[Value]) -> (Vec<Value>, Option<String>) {
+    let mut chunks: Vec<_> = fragments.iter().map(|fragment| delta(json!({"tool_calls": [fragment]}))).collect();
+    chunks.push(end("tool_calls"));
+    calls(&chunks)
+}
+
+fn stop() -> Option<String> {
+    Some("STOP".into())
+}
+
+#[test]
+fn text_thoughts_and_usage() {
+    let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
+        "prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens_details": {"reasoning_tokens": 2}});
+    let answer = answer(&[
+        delta(json!({"role": "assistant", "content": ""})),
+        delta(json!({"reasoning_content": "hm"})),
+        delta(json!({"reasoning": "mm"})),
+        delta(json!({"content": "a"})),
+        delta(json!({"content": [{"type": "text", "text": "b"}]})),
+        end("length"),
+        json!({"choices": [], "usage": usage}),
+        Value::Null,
+    ]);
+    let expected = json!({
+        "modelVersion": "m",
+        "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 3, "totalTokenCount": 15,
+            "thoughtsTokenCount": 2, "cachedContentTokenCount": 4},
+        "candidates": [{"content": {"role": "model", "parts": [
+            {"text": "hm", "thought": true}, {"text": "mm", "thought": true}, {"text": "a"}, {"text": "b"}]},
+            "finishReason": "MAX_TOKENS"}],
+    });
+    assert_eq!(serde_json::to_value(&answer).unwrap(), expected);
+}
+
+#[test]
+fn calls_in_fragments_by_index() {
+    let found = fragments(&[
+        json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}),
+        json!({"index": 0, "function": {"arguments": "{\"x\""}}),
+        json!({"index": 1, "id": "b", "function": {"name": "g", "arguments": "{}"}}),
+        json!({"index": 0, "function": {"arguments": ":1}"}}),
+    ]);
+    let expected = vec![json!({"id": "a", "name": "f", "args": {"x": 1}}), json!({"id": "b", "name": "g", "args": {}})];
+    assert_eq!(found, (expected, stop()));
+}
+
+#[test]
+fn servers_that_differ() {
+    let f = |args: Value| json!({"name": "f", "args": args});
+    for (name, sent, expected) in [
+        (
+            "whole, no index, no id",
+            vec![json!({"function": {"name": "f", "arguments": "{}"}}); 2],
+            vec![f(json!({})); 2],
+        ),
+        (
+            "one index for all",
+            vec![
+                json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}),
+                json!({"index": 0, "id": "b", "function": {"name": "f", "arguments": "{}"}}),
+            ],
+            vec![json!({"id": "a", "name": "f", "args": {}}), json!({"id": "b", "name": "f", "args": {}})],
+        ),
+        (
+            "an object",
+            vec![json!({"index": 0, "function": {"name": "f", "arguments": {"x": 1}}})],
+            vec![f(json!({"x": 1}))],
+        ),
+        (
+            "twice encoded",
+            vec![json!({"function": {"name": "f", "arguments": "\"{\\\"x\\\":1}\""}})],
+            vec![f(json!({"x": 1}))],
+        ),
+        ("no arguments", vec![json!({"function": {"name": "f"}})], vec![f(json!({}))]),
+        (
+            "name and id in every fragment",
+            vec![
+                json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":"}}),
+                json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "1}"}}),
+            ],
+            vec![json!({"id": "a", "name": "f", "args": {"x": 1}})],
+        ),
+        (
+            "fragments without index or id",
+            vec![
+                json!({"id": "a", "function": {"name": "f", "arguments": "{"}}),
+                json!({"function": {"arguments": "}"}}),
+            ],
+            vec![json!({"id": "a", "name": "f", "args": {}})],
+        ),
+    ] {
+        assert_eq!(fragments(&sent), (expected, stop()), "{name}");
+    }
+}
+
+#[test]
+fn arguments_that_cannot_be_read_spoil_the_answer() {
+    let malformed = Some("MALFORMED_FUNCTION_CALL".to_owned());
+    for arguments in ["{\"x\":", "[1]", "7", "\"x\""] {
+        let good = json!({"index": 0, "function": {"name": "f", "arguments": "{}"}});
+        let bad = json!({"index": 1, "function": {"name": "g", "arguments": arguments}});
+        assert_eq!(fragments(&[good, bad]), (vec![], malformed.clone()), "{arguments}");
+    }
+    assert_eq!(fragments(&[json!({"function": {"arguments": "{}"}})]), (vec![], malformed));
+}
+
+#[test]
+fn the_end_may_be_told_in_several_ways() {
+    let text = delta(json!({"content": "a"}));
+    let reason = |chunks: &[Value]| answer(chunks).finish_reason().map(str::to_owned);
+    assert_eq!(reason(&[text.clone(), end("stop")]), stop());
+    assert_eq!(reason(&[text.clone(), Value::Null]), stop());
+    assert_eq!(reason(&[text.clone(), json!({"usage": {}})]), stop());
+    assert_eq!(reason(std::slice::from_ref(&text)), None, "cut");
+    assert_eq!(reason(&[text.clone(), json!({"choices": [{"delta": {}}], "usage": {}})]), None, "counts so far");
+    assert_eq!(reason(&[Value::Null]), None, "nothing said");
+    assert_eq!(reason(&[text.clone(), end("content_filter")]).as_deref(), Some("SAFETY"));
+    assert_eq!(reason(&[text, end("new_word")]).as_deref(), Some("OTHER"));
+    let whole = json!({"choices": [{"message": {"role": "assistant", "content": "a"}}]});
+    assert_eq!(reason(&[whole]), stop());
+}
+
+#[test]
+fn an_error_in_the_stream_is_classified() {
+    let chunk = json!({"error": {"message": "too many", "type": "rate_limit_error"}});
+    let error = Assembler::default().take(&chunk).unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::RateLimit, "too many"));
+}
+
+#[test]
+fn calls_are_bounded() {
+    let many: Vec<_> = (0..CALLS_MAX + 5).map(|n| json!({"index": n, "function": {"name": "f"}})).collect();
+    assert_eq!(fragments(&many).0.len(), CALLS_MAX);
+}
