@@ -178,7 +178,7 @@ function takeUpdate(state, frame, update) {
 /** A turn runs from the first update that carries its prompt's id. @param {State} state @param {Frame} frame @param {Json} update @returns {State} */
 function openTurn(state, frame, update) {
   const { promptId } = frame;
-  if (!promptId || promptId === state.lastEndedPromptId || promptId === state.turn?.promptId) return state;
+  if (!promptId || state.ended || promptId === state.lastEndedPromptId || promptId === state.turn?.promptId) return state;
   // A tool may report after its turn has ended; only the prompt itself replaces a turn that is known to run.
   if (state.turn && update.sessionUpdate !== "user_message_chunk") return state;
   return { ...state, turn: { promptId, by: frame.originatorClientId } };
@@ -266,6 +266,7 @@ function toolUpdate(state, frame, update) {
     at: time(frame),
     promptId: frame.promptId,
     waitingFor: null,
+    denied: false,
     ...toolFacts(toolCallId, update),
   });
 }
@@ -455,7 +456,7 @@ function editPermission(state, requestId, edit) {
   if (changed.pending) return next;
   const tool = lastIndex(next, (other) => other.kind === "tool" && other.waitingFor === requestId);
   const waiting = next.entries[tool];
-  return waiting?.kind === "tool" ? replaceAt(next, tool, { ...waiting, waitingFor: null }) : next;
+  return waiting?.kind === "tool" ? replaceAt(next, tool, { ...waiting, waitingFor: null, denied: isRejected(changed) }) : next;
 }
 
 /** @param {State} state @param {string} requestId */
@@ -498,6 +499,9 @@ function deadlineOf(frame) {
   return typeof timeoutMs === "number" && timeoutMs > 0 && at !== null ? at + timeoutMs : null;
 }
 
+/** @param {PermissionEntry} entry */
+const isRejected = (entry) =>
+  entry.options.some((option) => option.optionId === entry.outcome?.optionId && option.kind.startsWith("reject"));
 /** @param {Entry} entry */
 const isPending = (entry) => entry.kind === "permission" && entry.pending;
 /** @param {string} value */

@@ -86,6 +86,8 @@ export interface ToolEntry extends Keyed, ToolFacts {
   promptId?: string;
   /** The pending permission request about this call, if any. */
   waitingFor: string | null;
+  /** Whether somebody said no: the failure that follows is the answer, not an accident. */
+  denied: boolean;
 }
 
 export interface Tally {

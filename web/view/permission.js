@@ -29,6 +29,8 @@ import { commandBlock, exact, jsonBlock } from "./plain.js";
 
 /** Longer than a double click or a key repeat, shorter than reading one word. */
 const ARM_MS = 350;
+/** When a card that came up while somebody typed looks again whether it may have the focus. */
+const FOCUS_MS = 1300;
 /** How long the verdict of somebody else stays where the question was. */
 const VERDICT_MS = 6000;
 
@@ -74,10 +76,16 @@ export function createPermissionDock(dock, options) {
     dock.replaceChildren(card.node);
     dock.hidden = false;
     if (focus) card.node.focus({ preventScroll: true });
+    else setTimeout(offerFocus, FOCUS_MS, card);
     if (!asked.has(entry.requestId)) {
       asked.add(entry.requestId);
       options.announce(spoken(entry, options.context));
     }
+  }
+
+  /** Once more, when whoever was typing has stopped. @param {ReturnType<typeof createCard>} to */
+  function offerFocus(to) {
+    if (card === to && pending.length > 0 && options.mayTakeFocus()) to.node.focus({ preventScroll: true });
   }
 
   function move(/** @type {number} */ by) {
@@ -185,10 +193,17 @@ function createCard(first, options, move) {
     if (armed && current.pending) options.answer(current.requestId, optionId);
   });
   actions.append(...buttons);
-  setTimeout(() => {
+  const arm = () => {
     armed = true;
     refresh();
-  }, ARM_MS);
+  };
+  let arming = setTimeout(arm, ARM_MS);
+  node.addEventListener("keydown", () => {
+    if (armed) return;
+    // Somebody is typing what was meant for another place.
+    clearTimeout(arming);
+    arming = setTimeout(arm, ARM_MS);
+  });
 
   function refresh() {
     const busy = current.vote?.status === "sending";
@@ -301,7 +316,7 @@ function bodyNodes(entry) {
   if (typeof description === "string" && description !== "") nodes.push(h("p", { class: "ask-why" }, ...exact(description)));
   if (command !== null) {
     nodes.push(commandBlock(command));
-  } else if (tool.title) {
+  } else if (tool.title && !tool.diffs.some((diff) => diff.path.endsWith(tool.title))) {
     nodes.push(h("p", { class: "ask-what" }, toolIcon(tool.toolKind), h("span", {}, ...exact(tool.title))));
   }
   for (const diff of tool.diffs) nodes.push(diffView(diff));

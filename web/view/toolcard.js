@@ -19,6 +19,7 @@ function stateOf(entry) {
     case "completed":
       return { name: "done", text: "Done" };
     case "failed":
+      if (entry.denied) return { name: "denied", text: "Denied" };
       return { name: "failed", text: "Failed" };
     case "in_progress":
       return { name: "running", text: "Running" };
@@ -89,14 +90,14 @@ export function toolView(first) {
     toggle.setAttribute("aria-label", `${entry.toolName || entry.toolKind}: ${headline(entry)}, ${is.text}`);
     // Results worth a look open by themselves; a person's own choice stays.
     const output = entry.texts.length > 0 && ["done", "failed"].includes(is.name) && ["execute", "other"].includes(entry.toolKind);
-    expand(chosen ? opened : entry.diffs.length > 0 || is.name === "failed" || output);
+    expand(chosen ? opened : is.name !== "waiting" && is.name !== "denied" && (entry.diffs.length > 0 || is.name === "failed" || output));
   };
   update(first);
   return { node, update };
 }
 
 /** @type {Record<string, string>} */
-const MARKS = { done: "check", failed: "cross", waiting: "shield" };
+const MARKS = { done: "check", failed: "cross", denied: "cross", waiting: "shield" };
 
 /** @param {ToolFacts} tool */
 function exitCode(tool) {

@@ -201,7 +201,7 @@ class Session {
   evict() {
     for (const subscriber of this.subscribers) {
       write(subscriber, { v: 1, type: "client_evicted", data: { reason: "queue_overflow", droppedAfter: this.nextId - 1, queueSize: 256, maxQueued: 256 }, _meta: { serverTimestamp: Date.now() } });
-      subscriber.destroy();
+      subscriber.end();
     }
   }
 
