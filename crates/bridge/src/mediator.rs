@@ -15,6 +15,7 @@
 //! undecided. I6 the order inside a resolution is: out of pending, `permission_resolved`, remembered, audited,
 //! answered.
 
+mod pending;
 mod policy;
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,7 @@ use convoke_protocol::daemon::FrameKind;
 use convoke_protocol::daemon::capability::PermissionPolicy;
 use convoke_protocol::daemon::dto::PendingInteraction;
 use convoke_protocol::{ClientId, PromptId, RequestId, SessionId};
-use convoke_stdx::{Now, Tick, iso8601};
+use convoke_stdx::{Now, Tick};
 use serde_json::{Map, Value, json};
 
 use crate::audit::{AuditEvent, AuditRecord, AuditResolution, AuditRing, DecisionReason};
@@ -34,6 +35,7 @@ use crate::contract::{Caller, CancelReason, LogLevel, Output, ReplyKey, Resoluti
 use crate::event_bus::{Draft, EventBus};
 use crate::options::BridgeOptions;
 use crate::refusal::Refusal;
+use pending::Pending;
 use policy::{Ballot, Verdict, quorum};
 
 /// The option id that no agent may offer and no client may send: inside, it once stood for cancelling.
@@ -92,20 +94,6 @@ pub(crate) struct Mediator {
     deadlines: BTreeSet<(Tick, RequestId)>,
     resolved: BTreeMap<RequestId, Resolved>,
     resolved_order: VecDeque<RequestId>,
-}
-
-#[derive(Debug)]
-struct Pending {
-    session: SessionId,
-    reply: ReplyKey,
-    prompt_id: Option<PromptId>,
-    ballot: Ballot,
-    issued: Now,
-    deadline: Option<Tick>,
-    /// The number of its `permission_request`.
-    frame_id: u64,
-    tool_call: Value,
-    options: Vec<Value>,
 }
 
 /// What is remembered of a decided request: enough to tell a late voter.
@@ -433,6 +421,12 @@ impl Mediator {
         self.resolved_order.push_back(request.clone());
     }
 
+    /// The turns that pending requests of a session belong to.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn turns_on(&self, session: &SessionId) -> impl Iterator<Item = &PromptId> {
+        self.pending.values().filter(move |pending| pending.session == *session).filter_map(|p| p.prompt_id.as_ref())
+    }
+
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn check_invariants(&self) {
         let replies: BTreeMap<ReplyKey, RequestId> =
@@ -479,77 +473,6 @@ impl Ending {
             Resolution::Cancelled(reason) => cancelled(reason.name()),
             // Never published, so never ended: refused before it was pending.
             Resolution::SentinelCollision => cancelled(CancelReason::AgentCancelled.name()),
-        }
-    }
-}
-
-impl Pending {
-    fn announcement(&self, request: &RequestId) -> Draft {
-        let data = json!({
-            "requestId": request,
-            "sessionId": self.session,
-            "toolCall": self.tool_call,
-            "options": self.options,
-        });
-        self.draft(FrameKind::PermissionRequest, data)
-    }
-
-    fn progress(&self, request: &RequestId) -> Draft {
-        let tallies: Map<String, Value> =
-            self.ballot.tally().into_iter().map(|(option, votes)| (option.to_owned(), votes.into())).collect();
-        let data = json!({
-            "requestId": request,
-            "sessionId": self.session,
-            "votesReceived": self.ballot.votes.len(),
-            "votesNeeded": self.ballot.votes_needed(),
-            "quorum": self.ballot.quorum,
-            "optionTallies": tallies,
-        });
-        self.draft(FrameKind::PermissionPartialVote, data)
-    }
-
-    fn refusal(&self, request: &RequestId, client: Option<&ClientId>, reason: &str) -> Draft {
-        let mut data = Map::new();
-        data.insert("requestId".into(), json!(request));
-        data.insert("sessionId".into(), json!(self.session));
-        if let Some(client) = client {
-            data.insert("clientId".into(), json!(client));
-        }
-        data.insert("reason".into(), reason.into());
-        self.draft(FrameKind::PermissionForbidden, Value::Object(data))
-    }
-
-    fn draft(&self, kind: FrameKind, data: Value) -> Draft {
-        Draft { kind, prompt_id: self.prompt_id.clone(), originator: self.ballot.originator.clone(), data }
-    }
-
-    fn requested(&self) -> AuditEvent {
-        AuditEvent::Requested {
-            voters_at_issue: self.ballot.voters.clone(),
-            issued_at_ms: self.issued.wall_ms,
-            allowed_option_ids: self.ballot.options.clone(),
-        }
-    }
-
-    fn interaction(&self, request: &RequestId) -> PendingInteraction {
-        let call = |field: &str| self.tool_call.get(field).cloned().unwrap_or_default();
-        let list = |field: &str| self.tool_call.get(field).cloned().unwrap_or_else(|| json!([]));
-        let options = self.options.iter().map(|option| {
-            let field = |name: &str| option.get(name).cloned().unwrap_or_default();
-            json!({ "optionId": field("optionId"), "label": field("name"), "kind": field("kind") })
-        });
-        PendingInteraction {
-            request_id: request.clone(),
-            kind: "permission",
-            created_at: iso8601(self.issued.wall_ms),
-            action: json!({
-                "type": call("kind"),
-                "title": call("title"),
-                "content": list("content"),
-                "locations": list("locations"),
-                "input": call("rawInput"),
-            }),
-            options: options.collect(),
         }
     }
 }

@@ -11,7 +11,8 @@
 //! §f.7 and §h.
 //!
 //! Invariants: I1 a closing session has a running turn, and no pending request. I2 with those of [`EventBus`],
-//! [`PromptQueue`] and [`Clients`]. I3 whatever ends a session first ends its requests and streams.
+//! [`PromptQueue`] and [`Clients`]. I3 whatever ends a session first ends its requests and streams. I4 a pending request
+//! belongs to the running turn or to none.
 
 mod ending;
 mod turn;
@@ -426,6 +427,8 @@ impl Session {
             assert!(self.queue.running().is_some(), "I1: {} waits for a turn that does not run", self.id);
             assert_eq!(mediator.pending_on(&self.id), 0, "I1: {} asks while closing", self.id);
         }
+        let running = self.queue.running().map(|running| &running.prompt.id);
+        assert!(mediator.turns_on(&self.id).all(|turn| Some(turn) == running), "I4: {} asks for a past turn", self.id);
         self.bus.check_invariants();
         self.queue.check_invariants();
         self.clients.check_invariants();

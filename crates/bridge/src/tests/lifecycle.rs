@@ -393,3 +393,17 @@ fn updates_are_carried_verbatim() {
     world.step(Input::Update { session: "gone".into(), update });
     assert_eq!(world.log.len(), before + 1, "an event for nobody is only noted");
 }
+
+#[test]
+fn a_turn_that_ends_takes_its_requests_with_it() {
+    let mut world = world();
+    let (session, clients, streams) = world.shared(1);
+    let (_, outside) = world.ask(&session);
+    let turn = world.prompt(&session, Some(&clients[0]), "x");
+    let (_, within) = world.ask(&session);
+    world.end_turn(&session, &turn, "end_turn");
+    assert_eq!(world.resolutions[&within], Resolution::Cancelled(CancelReason::AgentCancelled));
+    assert!(!world.resolutions.contains_key(&outside), "asked before the turn, still of use");
+    let kinds = world.kinds(streams[0]);
+    assert_eq!(kinds[kinds.len() - 2..], ["permission_resolved", "turn_complete"]);
+}

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{AuditEvent, AuditResolution, IdConflict, Limits, StartFailure};
 
-const SEEDS: u64 = 320;
+const SEEDS: u64 = 300;
 const STEPS: usize = 300;
 
 /// Marsaglia's xorshift64*.
