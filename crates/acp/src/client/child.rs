@@ -312,7 +312,7 @@ impl Inner {
         });
         let raw = self.request("initialize", params).await.map_err(|error| match error {
             AgentError::Gone { exit, .. } => StartError::Exited(exit),
-            AgentError::Refused { error, .. } => StartError::Refused(error),
+            AgentError::Refused { error, .. } => StartError::Refused(*error),
             other @ (AgentError::Answer { .. } | AgentError::CancelIgnored { .. }) => {
                 StartError::Refused(RpcError { code: -32603, message: other.to_string(), data: None })
             }

@@ -27,6 +27,12 @@ impl From<sdk::Error> for RpcError {
     }
 }
 
+impl From<sdk::Error> for Box<RpcError> {
+    fn from(error: sdk::Error) -> Self {
+        Self::new(error.into())
+    }
+}
+
 impl From<RpcError> for sdk::Error {
     fn from(error: RpcError) -> Self {
         let RpcError { code, message, data } = error;
@@ -43,7 +49,7 @@ pub enum AgentError {
         /// The method.
         method: String,
         /// The answer.
-        error: RpcError,
+        error: Box<RpcError>,
     },
     /// The agent is gone, or went before it answered.
     #[error("call {method}: {exit}")]

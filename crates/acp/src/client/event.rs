@@ -27,7 +27,7 @@ pub enum ChildEvent {
     /// `session/update`.
     Update(UpdateEvent),
     /// `session/request_permission`.
-    PermissionRequest(PermissionAsk),
+    PermissionRequest(Box<PermissionAsk>),
     /// The agent is gone. Comes exactly once, and nothing comes after it.
     Exited(Arc<Exit>),
 }

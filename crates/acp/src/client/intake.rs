@@ -135,7 +135,7 @@ impl Gate {
                 Ok(PermissionParams { session_id, tool_call, options, meta }) => {
                     let reply = PermissionReply::new(responder);
                     let ask = PermissionAsk { session_id, tool_call, options, meta, reply };
-                    slot.send(ChildEvent::PermissionRequest(ask));
+                    slot.send(ChildEvent::PermissionRequest(Box::new(ask)));
                     Ok(())
                 }
                 Err(error) => responder.respond_with_error(sdk::Error::invalid_params().data(error.to_string())),

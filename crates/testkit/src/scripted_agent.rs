@@ -1,0 +1,315 @@
+//! An ACP agent that does what its prompt says, for tests of whoever drives agents.
+//!
+//! It writes its JSON-RPC by hand, so that it and the `acp` room can't share a mistake. Tool calls, options and texts
+//! are those of the `qwen` peer in its recorded transcripts. [`Script`] says what it does at the start, the prompt what
+//! it does in a turn:
+//!
+//! | Prompt contains | Turn |
+//! |---|---|
+//! | `approvals at once` | two permission requests, both open |
+//! | `two approvals` | two permission requests, one after the other, as the peer does |
+//! | `approval` | one permission request; `classifier` in it offers the peer's auto-mode options |
+//! | `withdraw` | a permission request, withdrawn with `$/cancel_request`, then text |
+//! | `flood scenario n=N pad=P` | N chunks of P bytes, as fast as they are taken |
+//! | `slow scenario n=N` | N chunks `tick0 ` …, 20 ms apart |
+//! | `endless line` | a line that never ends |
+//! | `rubbish` | lines that are no JSON-RPC, then text |
+//! | `unknown update` | an update of an unknown kind, with unknown fields, then text |
+//! | `read a file` | `fs/read_text_file`, and its answer as text |
+//! | `ignore cancel` | nothing, whatever comes |
+//! | `hang` | nothing, until `session/cancel` |
+//! | `fail` | a JSON-RPC error 429 with data |
+//! | `exit N` | the process exits with N |
+//! | `echo` | the prompt's text again |
+//! | anything else | `Hello from mock.` |
+
+mod turn;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Lines on their way to stdout; small, so that a reader that stops is felt.
+const OUTGOING_MAX: usize = 16;
+
+/// What the agent does before any prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// Exits with this code instead of reading anything.
+    pub exit_at_start: Option<u8>,
+    /// Never answers `initialize`.
+    pub silent: bool,
+    /// Prints lines that are no JSON-RPC before everything else.
+    pub rubbish: bool,
+    /// Writes a line that never ends instead of reading anything.
+    pub endless_line: bool,
+    /// The version that `initialize` answers.
+    pub protocol_version: u16,
+    /// Makes session ids that are no UUIDs: `odd session 1`.
+    pub odd_ids: bool,
+    /// Stays alive when its stdin is closed.
+    pub ignore_eof: bool,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            exit_at_start: None,
+            silent: false,
+            rubbish: false,
+            endless_line: false,
+            protocol_version: 1,
+            odd_ids: false,
+            ignore_eof: false,
+        }
+    }
+}
+
+impl Script {
+    /// Reads the arguments of the executable: `--exit-at-start=N`, `--silent`, `--rubbish`, `--endless-line`,
+    /// `--protocol-version=N`, `--odd-ids`, `--ignore-eof`. `None` if there is any other.
+    pub fn parse(args: impl IntoIterator<Item = String>) -> Option<Self> {
+        let mut script = Self::default();
+        for arg in args {
+            match arg.split_once('=').unwrap_or((&arg, "")) {
+                ("--exit-at-start", code) => script.exit_at_start = Some(code.parse().ok()?),
+                ("--protocol-version", version) => script.protocol_version = version.parse().ok()?,
+                ("--silent", "") => script.silent = true,
+                ("--rubbish", "") => script.rubbish = true,
+                ("--endless-line", "") => script.endless_line = true,
+                ("--odd-ids", "") => script.odd_ids = true,
+                ("--ignore-eof", "") => script.ignore_eof = true,
+                _ => return None,
+            }
+        }
+        Some(script)
+    }
+}
+
+/// The executable of this agent, beside the running test; built first if a lone `cargo test -p` left it out.
+///
+/// # Panics
+///
+/// If it can't be built.
+#[must_use]
+pub fn scripted_agent_binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_default();
+    let profile = test.parent().and_then(|deps| deps.parent()).unwrap_or(&test);
+    let binary = profile.join("scripted-acp-agent");
+    if !binary.exists() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "-p", "convoke-testkit", "--bin", "scripted-acp-agent"]);
+        build.args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
+        if let Some(target) = profile.parent() {
+            build.arg("--target-dir").arg(target);
+        }
+        match profile.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => {}
+            Some(other) => _ = build.args(["--profile", other]),
+        }
+        let built = build.status().is_ok_and(|status| status.success());
+        assert!(built && binary.exists(), "build the scripted agent at {}", binary.display());
+    }
+    binary
+}
+
+/// Runs the agent until its input ends, and returns the code to exit with.
+pub async fn run_scripted_agent(
+    script: Script,
+    input: impl AsyncRead + Unpin + Send,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+) -> u8 {
+    if let Some(code) = script.exit_at_start {
+        return code;
+    }
+    let (out, lines) = mpsc::channel(OUTGOING_MAX);
+    let (exit, mut exits) = mpsc::channel(1);
+    let agent = Agent(Arc::new(Shared { script, out, exit, next: AtomicU64::new(1), state: Mutex::default() }));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(write_lines(lines, output));
+    if agent.0.script.rubbish {
+        agent.rubbish().await;
+    }
+    if agent.0.script.endless_line {
+        tasks.spawn(agent.clone().endless_line());
+    }
+    let mut input = BufReader::new(input).lines();
+    loop {
+        let line = tokio::select! {
+            Some(code) = exits.recv() => return code,
+            line = input.next_line() => line,
+        };
+        match line {
+            Ok(Some(line)) => agent.receive(&line, &mut tasks).await,
+            Ok(None) | Err(_) if agent.0.script.ignore_eof => std::future::pending().await,
+            Ok(None) | Err(_) => return 0,
+        }
+    }
+}
+
+async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: impl AsyncWrite + Unpin) {
+    while let Some(line) = lines.recv().await {
+        if output.write_all(&line).await.is_err() || output.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Agent(Arc<Shared>);
+
+struct Shared {
+    script: Script,
+    out: mpsc::Sender<Vec<u8>>,
+    exit: mpsc::Sender<u8>,
+    /// Numbers requests, sessions and tool calls.
+    next: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Open requests to the client.
+    asked: HashMap<u64, oneshot::Sender<Value>>,
+    /// Each session's folder and the cancellation of its running turn.
+    sessions: HashMap<String, (String, CancellationToken)>,
+}
+
+impl Agent {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn number(&self) -> u64 {
+        self.0.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn write(&self, text: impl Into<Vec<u8>>) {
+        // A client that is gone is noticed at the end of the input.
+        let _ = self.0.out.send(text.into()).await;
+    }
+
+    async fn send(&self, message: Value) {
+        self.write(format!("{message}\n")).await;
+    }
+
+    async fn notify(&self, method: &str, params: Value) {
+        self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+    }
+
+    async fn answer(&self, id: &Value, result: Result<Value, Value>) {
+        let (key, value) = match result {
+            Ok(result) => ("result", result),
+            Err(error) => ("error", error),
+        };
+        self.send(json!({"jsonrpc": "2.0", "id": id, key: value})).await;
+    }
+
+    /// Asks the client. The whole answer comes through the receiver.
+    async fn ask(&self, method: &str, params: Value) -> (u64, oneshot::Receiver<Value>) {
+        let id = self.number();
+        let (sender, receiver) = oneshot::channel();
+        self.state().asked.insert(id, sender);
+        self.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        (id, receiver)
+    }
+
+    async fn rubbish(&self) {
+        self.write("Loading model weights... 100%\n\n{\"jsonrpc\":\"2.0\"\n[1, 2]\n").await;
+        self.write(b"\xff\xfe not text\n{\"jsonrpc\":\"2.0\",\"id\":\"never-asked\",\"result\":{}}\n".as_slice()).await;
+    }
+
+    async fn endless_line(self) {
+        let chunk = vec![b'x'; 64 * 1024];
+        while self.0.out.send(chunk.clone()).await.is_ok() {}
+    }
+
+    async fn receive(&self, line: &str, tasks: &mut JoinSet<()>) {
+        let Ok(message) = serde_json::from_str::<Value>(line) else { return };
+        let (id, params) = (&message["id"], &message["params"]);
+        let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
+        match message["method"].as_str() {
+            None => {
+                let asked = id.as_u64().and_then(|id| self.state().asked.remove(&id));
+                if let Some(asked) = asked {
+                    // The turn may have stopped waiting.
+                    let _ = asked.send(message);
+                }
+            }
+            Some("initialize") if self.0.script.silent => {}
+            Some("initialize") => {
+                let about = json!({
+                    "protocolVersion": self.0.script.protocol_version,
+                    "agentInfo": {"name": "scripted", "title": "Scripted agent", "version": "1.0.0"},
+                    "authMethods": [],
+                    "agentCapabilities": {
+                        "loadSession": false,
+                        "promptCapabilities": {"image": false, "audio": false, "embeddedContext": true},
+                        "_meta": {"scripted": true},
+                    },
+                });
+                self.answer(id, Ok(about)).await;
+            }
+            Some("session/new") => {
+                let made = self.new_session(params);
+                self.answer(id, Ok(made)).await;
+            }
+            Some("session/set_mode") => {
+                self.answer(id, Ok(json!({}))).await;
+                let update = json!({"sessionUpdate": "current_mode_update", "currentModeId": params["modeId"]});
+                self.notify("session/update", json!({"sessionId": session, "update": update})).await;
+            }
+            Some("session/cancel") => {
+                let cancel = self.state().sessions.get(&session).map(|(_, cancel)| cancel.clone());
+                if let Some(cancel) = cancel {
+                    cancel.cancel();
+                }
+            }
+            Some("session/prompt") => {
+                let cancel = CancellationToken::new();
+                let cwd = match self.state().sessions.get_mut(&session) {
+                    Some((cwd, current)) => {
+                        *current = cancel.clone();
+                        cwd.clone()
+                    }
+                    None => String::new(),
+                };
+                let text: String =
+                    params["prompt"].as_array().into_iter().flatten().filter_map(|b| b["text"].as_str()).collect();
+                let turn = turn::Turn { agent: self.clone(), session, cwd, cancel };
+                let (agent, id) = (self.clone(), id.clone());
+                tasks.spawn(async move {
+                    let result = turn.run(&text).await;
+                    agent.answer(&id, result).await;
+                });
+            }
+            Some(_) if id.is_null() => {}
+            Some(method) => {
+                let error = json!({"code": -32601, "message": format!("Method not found: {method}")});
+                self.answer(id, Err(error)).await;
+            }
+        }
+    }
+
+    fn new_session(&self, params: &Value) -> Value {
+        let chosen = params["_meta"]["convoke.sessionId"].as_str();
+        let id = match (chosen, self.0.script.odd_ids) {
+            (_, true) => format!("odd session {}", self.number()),
+            (Some(chosen), false) => chosen.to_owned(),
+            (None, false) => uuid::Uuid::new_v4().to_string(),
+        };
+        let cwd = params["cwd"].as_str().unwrap_or_default().to_owned();
+        self.state().sessions.insert(id.clone(), (cwd, CancellationToken::new()));
+        let modes = ["plan", "default", "auto-edit", "yolo"].map(|id| json!({"id": id, "name": id}));
+        json!({"sessionId": id, "modes": {"currentModeId": "default", "availableModes": modes}})
+    }
+}
