@@ -35,8 +35,8 @@ let capabilities = {};
 let state = initialState("");
 /** @type {Connection} */
 let connection = { state: "connecting" };
-/** @type {import("./types").SessionSummary[] | null} */
-let sessions = null;
+/** Null where the daemon doesn't list them. @type {import("./types").SessionSummary[] | null} */
+let sessions = [];
 /** @type {ReturnType<typeof subscribe> | null} */
 let subscription = null;
 /** Rises with every session that is opened, so that answers to older questions can tell they are late. */
@@ -119,7 +119,8 @@ function drawHeader() {
 }
 
 function sessionTitle() {
-  if (state.title) return state.title;
+  const named = state.title ?? sessions?.find((session) => session.sessionId === state.sessionId)?.displayName;
+  if (named) return named;
   const first = state.entries.find((entry) => entry.kind === "user");
   if (first?.kind === "user" && !state.truncated) return first.text.split("\n")[0]?.slice(0, 80) || null;
   return null;

@@ -92,7 +92,10 @@ export function createComposer(root, on) {
       );
       fit();
     },
-    focus: () => box.focus({ preventScroll: true }),
+    /** Not on touch screens, where the focus brings up a keyboard over half of the conversation. */
+    focus() {
+      if (!matchMedia("(pointer: coarse)").matches) box.focus({ preventScroll: true });
+    },
     /** @param {string} text */
     fill(text) {
       box.value = text;

@@ -349,6 +349,7 @@ export async function startMockDaemon({ token = "t0ken-for-tests", policy = "fir
     token,
     policy,
     quorum: 2,
+    version: "0.0.0-mock",
     cwd: "/workspace/demo",
     sessions: new Map(),
     shared: null,
@@ -402,7 +403,7 @@ export async function startMockDaemon({ token = "t0ken-for-tests", policy = "fir
       return json(200, {
         v: 1,
         protocolVersions: { current: "v1", supported: ["v1"] },
-        qwenCodeVersion: "0.0.0-mock",
+        qwenCodeVersion: daemon.version,
         mode: "http-bridge",
         features: [],
         workspaceCwd: daemon.cwd,
