@@ -23,7 +23,9 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -343,7 +345,7 @@ impl Server {
         let (sender, chunks) = mpsc::channel(CHUNKS_QUEUED);
         let failed = turn.said.iter().any(|said| matches!(said, Said::Error(_)));
         let kind = if failed || !dialect.streams() { "application/json" } else { "text/event-stream" };
-        let mut response = Response::new(Chunks(chunks));
+        let mut response = Response::new(Chunks::new(chunks));
         *response.status_mut() = hyper::StatusCode::from_u16(turn.status).unwrap_or_default();
         let own_kind = turn.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let kind = (!own_kind).then(|| ("content-type".to_owned(), kind.to_owned()));
@@ -398,7 +400,7 @@ fn plain(status: u16, body: &Value) -> Response<Chunks> {
     let (mut sender, chunks) = mpsc::channel(1);
     // The channel is new and has room.
     let _ = sender.try_send(Ok(Bytes::from(body.to_string())));
-    let mut response = Response::new(Chunks(chunks));
+    let mut response = Response::new(Chunks::new(chunks));
     *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or_default();
     response
 }
@@ -406,7 +408,7 @@ fn plain(status: u16, body: &Value) -> Response<Chunks> {
 /// Reads a request's body; what is no JSON is kept as text.
 async fn read(mut body: Incoming) -> Value {
     let mut bytes = Vec::new();
-    let mut frames = futures::stream::poll_fn(move |cx| std::pin::Pin::new(&mut body).poll_frame(cx));
+    let mut frames = futures::stream::poll_fn(move |cx| Pin::new(&mut body).poll_frame(cx));
     while let Some(Ok(frame)) = frames.next().await {
         if let Ok(data) = frame.into_data() {
             bytes.extend_from_slice(&data);
@@ -419,16 +421,34 @@ async fn read(mut body: Incoming) -> Value {
 }
 
 /// A body that is sent as it is made.
-struct Chunks(mpsc::Receiver<io::Result<Bytes>>);
+struct Chunks {
+    chunks: mpsc::Receiver<io::Result<Bytes>>,
+    /// A cut that is due.
+    cut: Option<io::Error>,
+}
+
+impl Chunks {
+    fn new(chunks: mpsc::Receiver<io::Result<Bytes>>) -> Self {
+        Self { chunks, cut: None }
+    }
+}
 
 impl Body for Chunks {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<io::Result<Frame<Bytes>>>> {
-        self.0.poll_next_unpin(cx).map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(cut) = self.cut.take() {
+            return Poll::Ready(Some(Err(cut)));
+        }
+        match self.chunks.poll_next_unpin(cx) {
+            Poll::Ready(Some(Err(cut))) => {
+                // The server flushes when it has to wait for us; an error would throw away what is not yet flushed.
+                self.cut = Some(cut);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            chunk => chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data))),
+        }
     }
 }
