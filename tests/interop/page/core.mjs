@@ -110,7 +110,8 @@ export const coreTests = [
       assert.match(await diff.locator("tr.add .no").nth(1).innerText(), /^\d+$/);
       assert.ok((await diff.locator(".diff-path").innerText()).length > 0);
       // The diff is as tall as its rows: the card scrolls, nothing is cut away.
-      const [inner, outer] = await diff.evaluate((node) => [node.querySelector("table").offsetHeight, node.querySelector(".diff-body").clientHeight]);
+      await page.setViewportSize({ width: 1200, height: 620 });
+      const [inner, outer] = await diff.evaluate((node) => [node.querySelector(".diff-head").offsetHeight + node.querySelector("table").offsetHeight, node.clientHeight]);
       assert.ok(outer >= inner - 1, `diff cut: ${inner} > ${outer}`);
       await card(page).locator(".choice.primary").click();
       await hasText(verdictLine(page), "Allowed by this window");
