@@ -79,6 +79,9 @@ pub enum ConnectError {
     /// The value, which is not told, of this header.
     #[error("use the value of header '{0}': it holds characters that no header may have")]
     HeaderValue(String),
+    /// None was named, and the provider has none of its own.
+    #[error("choose a model: this server has no default, so one must be named")]
+    NoModel,
 }
 
 /// Makes the generator. Nothing is sent and nothing is loaded before its first call.
@@ -97,12 +100,48 @@ pub fn connect(options: Options) -> Result<Arc<dyn ContentGenerator>, ConnectErr
 }
 
 /// Makes the kernel's model: [`connect`], with retries and the defaults of a conversation. Scripts are repeated
-/// without waits. `model` may be an alias of the [catalog].
+/// without waits. `model` may be an alias of the [catalog], except for [`Provider::OpenAi`], where it is an id.
 pub fn connect_llm(options: Options, model: &str) -> Result<GeneratorLlm, ConnectError> {
-    let mut llm = LlmOptions::new(catalog::resolve_model(model));
+    let model = match (&options.provider, model.trim()) {
+        (Provider::OpenAi(_), "" | "auto") => return Err(ConnectError::NoModel),
+        (Provider::OpenAi(_), id) => id,
+        (Provider::Gemini(_) | Provider::Fake { .. }, name) => catalog::resolve_model(name),
+    };
+    let mut llm = LlmOptions::new(model);
     if matches!(options.provider, Provider::Fake { .. }) {
         llm.retry = RetryPolicy::default().without_waits();
         llm.stream_retry = RetryPolicy::for_streams().without_waits();
     }
     Ok(GeneratorLlm::new(connect(options)?, llm))
+}
+
+#[cfg(test)]
+mod tests {
+    use convoke_adk::Llm;
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn model(provider: Provider, name: &str) -> Result<String, ConnectError> {
+        connect_llm(Options::new(provider), name).map(|llm| llm.model())
+    }
+
+    #[test]
+    fn aliases_belong_to_gemini() {
+        let gemini = || Provider::Gemini(GeminiOptions::default());
+        let openai = || Provider::OpenAi(OpenAiOptions::new("http://localhost:11434"));
+        assert_eq!(model(gemini(), "pro"), Ok(catalog::PRO.to_owned()));
+        assert_eq!(model(openai(), "pro"), Ok("pro".to_owned()));
+        assert_eq!(model(openai(), "auto"), Err(ConnectError::NoModel));
+    }
+
+    #[test]
+    fn only_scripts_are_repeated_without_waits() {
+        let script = Provider::Fake { script: Arc::default(), mode: FakeMode::Strict };
+        let fake = connect_llm(Options::new(script), "auto").unwrap();
+        assert_eq!(fake.options().retry.max_delay, std::time::Duration::ZERO);
+        assert_eq!(fake.options().stream_retry.max_attempts, 4);
+        let real = connect_llm(Options::new(Provider::Gemini(GeminiOptions::default())), "auto").unwrap();
+        assert_eq!((&real.options().retry, real.options().stream_retry.max_attempts), (&RetryPolicy::default(), 4));
+    }
 }

@@ -30,7 +30,8 @@ use failure::transport_error;
 /// images. A server that sends for ever ends here and not in our memory.
 const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// How to talk HTTP.
+/// How to talk HTTP. Proxies are taken from the usual variables (`HTTPS_PROXY`, `NO_PROXY` …), except for servers on
+/// this machine, which are reached without one.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
     /// Sent with every request. Values are treated as secret.
@@ -207,6 +208,14 @@ pub(crate) fn parse_base(text: &str) -> Result<Url, ConnectError> {
     }
     base.set_fragment(None);
     Ok(base)
+}
+
+/// A base URL for people: without a user's name, password and query.
+pub(crate) fn shown(base_url: &str) -> String {
+    match Url::parse(base_url) {
+        Ok(url) => format!("{}{}", url.origin().ascii_serialization(), url.path()),
+        Err(_) => "(not a URL)".to_owned(),
+    }
 }
 
 fn secret_value(name: &str, value: &str) -> Result<HeaderValue, ConnectError> {

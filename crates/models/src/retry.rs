@@ -141,14 +141,19 @@ impl Backoff {
             Some(asked) if asked > self.policy.server_delay_max => None,
             Some(asked) => {
                 let jitter = f64::from(self.policy.server_jitter_percent) / 100.0 * fraction;
-                Some(asked.max(self.delay).mul_f64(1.0 + jitter))
+                Some(scaled(asked.max(self.delay), 1.0 + jitter))
             }
             None => {
                 let jitter = f64::from(self.policy.jitter_percent.min(100)) / 100.0 * (2.0 * fraction - 1.0);
-                Some(self.delay.mul_f64(1.0 + jitter))
+                Some(scaled(self.delay, 1.0 + jitter))
             }
         }
     }
+}
+
+/// `Duration::mul_f64` without its panic at the end of time.
+fn scaled(delay: Duration, factor: f64) -> Duration {
+    Duration::try_from_secs_f64(delay.as_secs_f64() * factor).unwrap_or(delay)
 }
 
 /// Calls `attempt` until it succeeds, fails for good, or `cancel` comes, which ends a wait at once.

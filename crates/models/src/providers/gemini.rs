@@ -2,10 +2,11 @@
 //!
 //! Answers are passed on as they come. Source: runtime specification §5.5, Gemini API reference v1beta.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use convoke_adk::{LlmRequest, ModelError};
+use convoke_adk::{LlmRequest, ModelError, ModelErrorKind};
 use futures::StreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderName};
 use secrecy::SecretString;
@@ -17,7 +18,7 @@ use crate::error::classify_inline;
 use crate::generator::{
     ContentGenerator, EmbedRequest, EmbedResponse, GenerateResponse, ResponseStream, TokenCount, or_cancelled,
 };
-use crate::http::{Http, HttpOptions, parse_base, parse_json};
+use crate::http::{Http, HttpOptions, parse_base, parse_json, shown};
 
 mod body;
 mod path;
@@ -35,7 +36,7 @@ pub enum GeminiAuth {
 }
 
 /// How to reach the Gemini API.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct GeminiOptions {
     /// Where; a path in it stays, and so does an API version at its end.
     pub base_url: String,
@@ -47,6 +48,15 @@ pub struct GeminiOptions {
     pub auth: GeminiAuth,
     /// Headers and timeouts.
     pub http: HttpOptions,
+}
+
+impl fmt::Debug for GeminiOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GeminiOptions")
+            .field("base_url", &shown(&self.base_url))
+            .field("auth", &self.auth)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for GeminiOptions {
@@ -86,7 +96,14 @@ impl Gemini {
         body: Vec<u8>,
         cancel: &CancellationToken,
     ) -> Result<T, ModelError> {
-        or_cancelled(cancel, async { parse_json(&self.http.post(path, body).await?.bytes().await?) }).await
+        let text = or_cancelled(cancel, async { self.http.post(path, body).await?.bytes().await }).await?;
+        let value: Value = parse_json(&text)?;
+        if value.get("error").is_some() {
+            return Err(self.http.scrub(classify_inline(&value)));
+        }
+        T::deserialize(value).map_err(|error| {
+            ModelError::new(ModelErrorKind::InvalidStream, format!("the model's answer has an unknown shape: {error}"))
+        })
     }
 }
 

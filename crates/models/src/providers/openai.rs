@@ -3,6 +3,7 @@
 //! Answers become Gemini-shaped pieces: text and thoughts as they come, calls whole at the end. Servers differ, so
 //! little is relied upon: see `assemble` for what may be missing. Source: OpenAI API reference, chat completions.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ use crate::generator::{
     ContentGenerator, EmbedRequest, EmbedResponse, Embedding, GenerateResponse, ResponseStream, TokenCount,
     or_cancelled,
 };
-use crate::http::{Http, HttpOptions, parse_base, parse_json};
+use crate::http::{Http, HttpOptions, parse_base, parse_json, shown};
 
 mod assemble;
 mod body;
@@ -28,7 +29,7 @@ use assemble::Assembler;
 use body::{Dialect, Shape};
 
 /// How to reach a server with chat completions.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct OpenAiOptions {
     /// Where, with or without a trailing slash. A base without a path gets `/v1`; any other path stays.
     pub base_url: String,
@@ -40,6 +41,12 @@ pub struct OpenAiOptions {
     pub extra_body: Map<String, Value>,
     /// Headers and timeouts.
     pub http: HttpOptions,
+}
+
+impl fmt::Debug for OpenAiOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAiOptions").field("base_url", &shown(&self.base_url)).finish_non_exhaustive()
+    }
 }
 
 impl OpenAiOptions {

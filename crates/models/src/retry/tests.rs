@@ -57,6 +57,15 @@ fn without_waits_ignores_the_servers_wish() {
     assert_eq!(backoff.after(&busy(None), 7), None);
 }
 
+#[test]
+fn endless_waits_do_not_overflow() {
+    let endless = Duration::MAX;
+    let policy = RetryPolicy { max_delay: endless, server_delay_max: endless, ..RetryPolicy::default() };
+    let mut backoff = Backoff::new(RetryPolicy { initial_delay: endless, ..policy });
+    assert!(backoff.after(&busy(Some(endless)), u64::MAX).unwrap().delay > Duration::from_secs(1 << 60));
+    assert!(backoff.after(&busy(None), u64::MAX).unwrap().delay > Duration::from_secs(1 << 60));
+}
+
 proptest! {
     /// I1 to I3, for any order of failures.
     #[test]

@@ -1,5 +1,6 @@
 use convoke_adk::ModelErrorKind;
 use pretty_assertions::assert_eq;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -165,4 +166,52 @@ fn an_error_in_the_stream_is_classified() {
 fn calls_are_bounded() {
     let many: Vec<_> = (0..CALLS_MAX + 5).map(|n| json!({"index": n, "function": {"name": "f"}})).collect();
     assert_eq!(fragments(&many).0.len(), CALLS_MAX);
+}
+
+/// Any JSON of small depth, with the words of the protocol as keys.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (0_u64..4).prop_map(Value::from),
+        prop::sample::select(vec!["", "a", "{}", "{", "stop", "tool_calls"]).prop_map(Value::from),
+    ];
+    let key = prop::sample::select(vec![
+        "choices",
+        "delta",
+        "message",
+        "content",
+        "tool_calls",
+        "index",
+        "id",
+        "function",
+        "name",
+        "arguments",
+        "finish_reason",
+        "usage",
+        "prompt_tokens",
+        "completion_tokens",
+        "completion_tokens_details",
+        "reasoning",
+    ]);
+    leaf.prop_recursive(8, 64, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::vec((key.clone(), inner), 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())),
+        ]
+    })
+}
+
+proptest! {
+    /// Whatever a server sends, calls that come out have a name and an object for arguments.
+    #[test]
+    fn any_chunks_are_survived(choices in prop::collection::vec(any_json(), 0..6), usage in any_json()) {
+        let mut chunks: Vec<_> = choices.into_iter().map(|choice| json!({"choices": [choice]})).collect();
+        chunks.push(json!({"usage": usage}));
+        let answer = answer(&chunks);
+        for part in answer.parts().filter(|part| part.contains_key("functionCall")) {
+            prop_assert!(part["functionCall"]["name"].is_string() && part["functionCall"]["args"].is_object());
+        }
+    }
 }
