@@ -1,1 +1,22 @@
-//! agent
+//! What makes it a coding agent?
+//!
+//! [`AgentFactory`] assembles a session out of the kernel, a model, the tools and their scheduler, and hands it out
+//! behind `AgentProtocol`. [`AdkAgentProtocol`] runs one stream per prompt and translates the kernel's events and the
+//! scheduler's records; it is the only interpreter between `adk` and `protocol`. Settings, environment and home are
+//! read elsewhere: everything arrives as options.
+
+mod assemble;
+mod context_files;
+mod emitter;
+mod hooks;
+mod instructions;
+mod modes;
+mod permission;
+mod protocol;
+mod tool_events;
+mod translate;
+
+pub use assemble::{AgentFactory, AgentOptions, ConnectModel};
+pub use context_files::{ContextFile, ContextFileOptions, find_context_files};
+pub use hooks::{AfterAgent, BeforeAgent, LifecycleHooks, NoLifecycleHooks};
+pub use protocol::AdkAgentProtocol;

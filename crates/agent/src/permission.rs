@@ -1,0 +1,77 @@
+//! Asking a human: the scheduler's question as the protocol's, and the answer back.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use convoke_protocol::{
+    PermissionContent, PermissionOption, PermissionOptionKind, PermissionOutcome, PermissionPort, PermissionRequest,
+    SessionId,
+};
+use convoke_tools::{ApprovalOptionKind, ApprovalOutcome, ApprovalRequest, Approver, ConfirmationDetails};
+
+use crate::tool_events;
+
+/// Sends a session's questions to its permission port.
+pub(crate) struct PortApprover {
+    session_id: SessionId,
+    port: Arc<dyn PermissionPort>,
+}
+
+impl PortApprover {
+    pub(crate) fn new(session_id: SessionId, port: Arc<dyn PermissionPort>) -> Self {
+        Self { session_id, port }
+    }
+
+    fn permission_request(&self, request: ApprovalRequest) -> PermissionRequest {
+        let mut content: Vec<PermissionContent> = request.reason.map(PermissionContent::Text).into_iter().collect();
+        match request.details {
+            ConfirmationDetails::Edit { path, old_text, new_text, .. } => content.push(PermissionContent::Diff {
+                path,
+                old_text: old_text.map(|text| text.to_string()),
+                new_text: new_text.to_string(),
+            }),
+            // The whole command is the title and the raw input; repeating it would only hide it.
+            ConfirmationDetails::Exec { .. } => {}
+            ConfirmationDetails::Info { prompt } => content.push(PermissionContent::Text(prompt)),
+        }
+        PermissionRequest {
+            session_id: self.session_id.clone(),
+            tool_call_id: request.call_id.into(),
+            tool_name: request.tool,
+            title: request.title,
+            kind: tool_events::kind(request.kind),
+            content,
+            locations: tool_events::locations(&request.locations),
+            raw_input: request.args,
+            options: request
+                .options
+                .into_iter()
+                .map(|option| PermissionOption {
+                    option_id: option.id.to_owned(),
+                    name: option.label,
+                    kind: match option.kind {
+                        ApprovalOptionKind::AllowOnce => PermissionOptionKind::AllowOnce,
+                        ApprovalOptionKind::AllowAlways => PermissionOptionKind::AllowAlways,
+                        ApprovalOptionKind::RejectOnce => PermissionOptionKind::RejectOnce,
+                    },
+                })
+                .collect(),
+        }
+    }
+}
+
+#[async_trait]
+impl Approver for PortApprover {
+    async fn request(&self, request: ApprovalRequest) -> ApprovalOutcome {
+        match self.port.request(self.permission_request(request)).await {
+            PermissionOutcome::Selected { option_id } => {
+                ApprovalOutcome::from_option_id(&option_id).unwrap_or_else(|| ApprovalOutcome::Unanswered {
+                    reason: format!("the answer \"{option_id}\" was not on offer"),
+                })
+            }
+            PermissionOutcome::Cancelled => {
+                ApprovalOutcome::Unanswered { reason: "the question was cancelled or timed out".to_owned() }
+            }
+        }
+    }
+}

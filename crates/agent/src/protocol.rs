@@ -1,0 +1,340 @@
+//! The runtime behind `AgentProtocol`: one stream per prompt, exactly one start and one end.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use convoke_adk::{Content, FlowError, GetSession, Part, Role, RunError, Runner, SessionKey, StopReason, StopSignal};
+use convoke_protocol::{
+    AgentEventBody, AgentProtocol, AgentSend, ErrorStatus, EventLog, MessageRole, Meta, SendError, SendMessage,
+    SendReceipt, SessionUpdate, StreamEndReason, StreamId,
+};
+use convoke_stdx::{Clock, iso8601};
+use futures::StreamExt;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::emitter::Emitter;
+use crate::hooks::{AfterAgent, LifecycleHooks};
+use crate::instructions::session_context;
+use crate::tool_events::CurrentStream;
+use crate::translate::{Translator, model_parts};
+
+/// How often a hook may send the agent back to work on one prompt. A hook that is never content would otherwise run
+/// for ever; ten rounds of "the tests still fail" are plenty.
+const CONTINUATIONS_MAX: u32 = 10;
+
+/// A session of our own runtime.
+pub struct AdkAgentProtocol {
+    shared: Arc<Shared>,
+    tasks: TaskTracker,
+}
+
+struct Shared {
+    log: EventLog,
+    runner: Runner,
+    key: SessionKey,
+    model: Box<dyn Fn() -> String + Send + Sync>,
+    hooks: Arc<dyn LifecycleHooks>,
+    stream: CurrentStream,
+    cwd: PathBuf,
+    clock: Clock,
+    streams: AtomicU64,
+    state: Mutex<State>,
+}
+
+enum State {
+    Idle,
+    Running { cancel: CancellationToken, ended: CancellationToken },
+    Closed,
+}
+
+/// What a session is built from; see `assemble`.
+pub(crate) struct Parts {
+    pub(crate) log: EventLog,
+    pub(crate) runner: Runner,
+    pub(crate) key: SessionKey,
+    pub(crate) model: Box<dyn Fn() -> String + Send + Sync>,
+    pub(crate) hooks: Arc<dyn LifecycleHooks>,
+    pub(crate) stream: CurrentStream,
+    pub(crate) cwd: PathBuf,
+}
+
+impl AdkAgentProtocol {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { log, runner, key, model, hooks, stream, cwd } = parts;
+        let shared = Shared {
+            log,
+            runner,
+            key,
+            model,
+            hooks,
+            stream,
+            cwd,
+            clock: Clock::start(),
+            streams: AtomicU64::new(0),
+            state: Mutex::new(State::Idle),
+        };
+        Self { shared: Arc::new(shared), tasks: TaskTracker::new() }
+    }
+
+    /// Ends the running stream and accepts nothing more; subscriptions end behind the last event.
+    pub(crate) async fn close(&self) {
+        self.abort().await;
+        let running = {
+            let mut state = self.shared.state();
+            match std::mem::replace(&mut *state, State::Closed) {
+                State::Running { cancel, ended } => Some((cancel, ended)),
+                State::Idle | State::Closed => None,
+            }
+        };
+        if let Some((cancel, ended)) = running {
+            cancel.cancel();
+            ended.cancelled().await;
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.shared.log.close();
+    }
+
+    fn start(&self, message: SendMessage) -> Result<StreamId, SendError> {
+        let parts = model_parts(&message.content);
+        if parts.is_empty() {
+            return Err(SendError::Empty);
+        }
+        let (cancel, ended) = (CancellationToken::new(), CancellationToken::new());
+        {
+            let mut state = self.shared.state();
+            match *state {
+                State::Running { .. } => return Err(SendError::Busy),
+                State::Closed => return Err(SendError::Closed),
+                State::Idle => *state = State::Running { cancel: cancel.clone(), ended: ended.clone() },
+            }
+        }
+        let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = StreamId(format!("{}-{number}", self.shared.key.session_id));
+        let emitter = Arc::new(Emitter::new(self.shared.log.clone(), id.clone(), self.shared.clock));
+        let mut meta = Meta::new();
+        if let Some(display) = message.display_content {
+            meta.insert("displayContent".to_owned(), display.into());
+        }
+        emitter.emit_with(AgentEventBody::Message { role: MessageRole::User, content: message.content }, meta);
+        self.shared.stream.set(Some(emitter.clone()));
+        let stream = Stream {
+            shared: self.shared.clone(),
+            translator: Translator::new(emitter.clone(), (self.shared.model)()),
+            emitter,
+            cancel,
+            ended,
+            over: false,
+        };
+        self.tasks.spawn(stream.run(parts));
+        Ok(id)
+    }
+
+    fn update(&self, update: SessionUpdate) {
+        let SessionUpdate { title, model, config } = update;
+        let id = StreamId(format!("{}-update", self.shared.key.session_id));
+        let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = StreamId(format!("{id}-{number}"));
+        Emitter::new(self.shared.log.clone(), id, self.shared.clock).emit(AgentEventBody::SessionUpdate {
+            title,
+            model,
+            config,
+        });
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl AgentProtocol for AdkAgentProtocol {
+    async fn send(&self, payload: AgentSend) -> Result<SendReceipt, SendError> {
+        match payload {
+            AgentSend::Message(message) => Ok(SendReceipt { stream_id: Some(self.start(message)?) }),
+            AgentSend::Update(update) => {
+                self.update(update);
+                Ok(SendReceipt { stream_id: None })
+            }
+        }
+    }
+
+    fn log(&self) -> &EventLog {
+        &self.shared.log
+    }
+
+    async fn abort(&self) {
+        let running = match &*self.shared.state() {
+            State::Running { cancel, ended } => Some((cancel.clone(), ended.clone())),
+            State::Idle | State::Closed => None,
+        };
+        if let Some((cancel, ended)) = running {
+            cancel.cancel();
+            ended.cancelled().await;
+        }
+    }
+}
+
+/// One running stream. Dropping it ends the stream, whatever happened, so a consumer never waits for an end in vain.
+struct Stream {
+    shared: Arc<Shared>,
+    emitter: Arc<Emitter>,
+    translator: Translator,
+    cancel: CancellationToken,
+    ended: CancellationToken,
+    over: bool,
+}
+
+/// How a stream ends.
+struct Ending {
+    reason: StreamEndReason,
+    data: Map<String, Value>,
+}
+
+impl Ending {
+    fn new(reason: StreamEndReason) -> Self {
+        Self { reason, data: Map::new() }
+    }
+
+    fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.data.insert(key.to_owned(), value.into());
+        self
+    }
+}
+
+impl Stream {
+    async fn run(mut self, parts: Vec<Part>) {
+        // `send` has returned by the time its stream starts.
+        tokio::task::yield_now().await;
+        self.emitter.emit(AgentEventBody::AgentStart);
+        let model = Some((self.shared.model)());
+        self.emitter.emit(AgentEventBody::SessionUpdate { title: None, model, config: None });
+        let ending = self.work(parts).await;
+        self.end(ending);
+    }
+
+    fn end(&mut self, ending: Ending) {
+        self.over = true;
+        let data = (!ending.data.is_empty()).then_some(Value::Object(ending.data));
+        self.shared.stream.set(None);
+        {
+            // Idle before the last event: who reads it may send at once.
+            let mut state = self.shared.state();
+            if !matches!(*state, State::Closed) {
+                *state = State::Idle;
+            }
+        }
+        self.emitter.emit(AgentEventBody::AgentEnd { reason: ending.reason, data });
+        self.ended.cancel();
+    }
+
+    /// Works on a prompt, and on what a hook makes of its end.
+    async fn work(&mut self, mut parts: Vec<Part>) -> Ending {
+        let prompt: String = parts.iter().filter_map(Part::as_text).collect();
+        let hooks = self.shared.hooks.clone();
+        let before = hooks.before_agent(&prompt).await;
+        if let Some(reason) = before.block {
+            return self.blocked(reason);
+        }
+        parts.extend(before.additional_context.map(Part::text));
+        for round in 0..=CONTINUATIONS_MAX {
+            let ending = self.invocation(std::mem::take(&mut parts)).await;
+            if ending.reason != StreamEndReason::Completed {
+                return ending;
+            }
+            match hooks.after_agent(&prompt, self.translator.response(), round > 0).await {
+                AfterAgent::Done => return ending,
+                AfterAgent::Continue(more) => parts = vec![Part::text(more)],
+            }
+        }
+        Ending::new(StreamEndReason::MaxTurns).with("code", "AFTER_AGENT_LIMIT")
+    }
+
+    fn blocked(&self, reason: String) -> Ending {
+        let meta = Map::from_iter([("code".to_owned(), Value::from("AGENT_EXECUTION_BLOCKED"))]);
+        let status = ErrorStatus::PermissionDenied;
+        self.emitter.emit_with(AgentEventBody::Error { status, message: reason, fatal: false }, meta);
+        Ending::new(StreamEndReason::Completed).with("code", "AGENT_EXECUTION_BLOCKED")
+    }
+
+    /// One invocation of the runner, told as events.
+    async fn invocation(&mut self, mut parts: Vec<Part>) -> Ending {
+        let session = self.shared.runner.sessions().get(&self.shared.key, &GetSession::default());
+        if session.is_some_and(|session| session.with(|s| s.events.is_empty())) {
+            let now = iso8601(self.shared.clock.now().wall_ms);
+            let date = now.get(..10).unwrap_or_default();
+            parts.insert(0, Part::text(session_context(&self.shared.cwd, date)));
+        }
+        let stop = StopSignal::default();
+        let message = Content { role: Role::User, parts };
+        let events = self.shared.runner.run(&self.shared.key, Some(message), stop.clone(), self.cancel.clone());
+        futures::pin_mut!(events);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.translator.event(&event),
+                Err(error) => return self.failed(error),
+            }
+        }
+        // A cancellation that came while the last answer was on its way is still what the user asked for.
+        match stop.requested() {
+            _ if self.cancel.is_cancelled() => Ending::new(StreamEndReason::Aborted),
+            Some(reason) => self.stopped(reason),
+            None => {
+                let ending = Ending::new(self.translator.end_reason());
+                match self.translator.finish_reason() {
+                    Some(reason) => ending.with("finishReason", reason),
+                    None => ending,
+                }
+            }
+        }
+    }
+
+    /// A stop that a plugin or a tool asked for.
+    fn stopped(&self, reason: StopReason) -> Ending {
+        let StopReason { code, message } = reason;
+        if code == STOP_EXECUTION {
+            return Ending::new(StreamEndReason::Completed).with("code", code).with("message", message);
+        }
+        let meta = Map::from_iter([("code".to_owned(), Value::from(code.as_str()))]);
+        let body = AgentEventBody::Error { status: ErrorStatus::Internal, message: message.clone(), fatal: false };
+        self.emitter.emit_with(body, meta);
+        Ending::new(StreamEndReason::Failed).with("code", code).with("message", message)
+    }
+
+    fn failed(&self, error: RunError) -> Ending {
+        match error {
+            RunError::Flow(FlowError::Cancelled) => Ending::new(StreamEndReason::Aborted),
+            RunError::Flow(FlowError::LlmCallLimit(limit)) => {
+                Ending::new(StreamEndReason::MaxTurns).with("code", "MAX_TURNS_EXCEEDED").with("maxTurns", limit)
+            }
+            other => {
+                let message = other.to_string();
+                let body = AgentEventBody::Error { status: ErrorStatus::Internal, message, fatal: true };
+                self.emitter.emit(body);
+                Ending::new(StreamEndReason::Failed)
+            }
+        }
+    }
+}
+
+/// The code of a stop that is an ordinary end: a hook or a tool said that the work is done.
+const STOP_EXECUTION: &str = "stop_execution";
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        // Only a panic or a runtime that shuts down gets here.
+        let message = "the agent stopped unexpectedly".to_owned();
+        let meta = Map::from_iter([("code".to_owned(), json!("UNEXPECTED_END"))]);
+        self.emitter.emit_with(AgentEventBody::Error { status: ErrorStatus::Internal, message, fatal: true }, meta);
+        self.end(Ending::new(StreamEndReason::Failed));
+    }
+}

@@ -1,0 +1,185 @@
+//! The scheduler's records as `tool_request`, `tool_update` and `tool_response`.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use convoke_protocol::{
+    AgentEventBody, ContentPart, DisplayContent, Meta, ToolCallId, ToolDisplay, ToolKind, ToolLocation,
+};
+use convoke_tools::{
+    CallRecord, CallResult, CallStatus, Kind, LiveOutput, Location, Mode, ResultDisplay, SchedulerObserver,
+};
+use serde_json::{Map, Value, json};
+
+use crate::emitter::Emitter;
+use crate::modes;
+
+/// The stream that runs now; tool events and mode changes belong to it.
+#[derive(Clone, Default)]
+pub(crate) struct CurrentStream(Arc<Mutex<Option<Arc<Emitter>>>>);
+
+impl CurrentStream {
+    pub(crate) fn set(&self, emitter: Option<Arc<Emitter>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = emitter;
+    }
+
+    fn get(&self) -> Option<Arc<Emitter>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Emits each call's life in order: one request, any number of updates, one response.
+#[derive(Default)]
+pub(crate) struct ToolEvents {
+    stream: CurrentStream,
+    /// Calls that were announced and have not ended: at most one batch of one model answer.
+    open: Mutex<HashSet<String>>,
+}
+
+impl ToolEvents {
+    pub(crate) fn new(stream: CurrentStream) -> Self {
+        Self { stream, open: Mutex::default() }
+    }
+
+    /// Whether the call is seen for the first time.
+    fn opens(&self, record: &CallRecord) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if record.status.is_terminal() { !open.remove(&record.call_id) } else { open.insert(record.call_id.clone()) }
+    }
+}
+
+impl SchedulerObserver for ToolEvents {
+    fn on_change(&self, record: &CallRecord) {
+        let Some(emitter) = self.stream.get() else { return };
+        if self.opens(record) {
+            emitter.emit_with(request(record), legacy_state(record));
+        }
+        match &record.result {
+            Some(result) => emitter.emit_with(response(record, result), Meta::new()),
+            None if record.status == CallStatus::Validating => return,
+            None => emitter.emit(update(record)),
+        };
+    }
+
+    fn on_mode(&self, mode: Mode) {
+        if let Some(emitter) = self.stream.get() {
+            let config = Some(json!({"approvalMode": modes::from_tools(mode).acp()}));
+            emitter.emit(AgentEventBody::SessionUpdate { title: None, model: None, config });
+        }
+    }
+}
+
+fn call_id(record: &CallRecord) -> ToolCallId {
+    record.call_id.as_str().into()
+}
+
+fn display(record: &CallRecord) -> ToolDisplay {
+    let description = (!record.description.is_empty()).then(|| record.description.clone());
+    ToolDisplay { name: Some(record.display_name.clone()), description, ..ToolDisplay::default() }
+}
+
+fn legacy_state(record: &CallRecord) -> Meta {
+    let state = json!({
+        "displayName": record.display_name,
+        "isOutputMarkdown": false,
+        "description": record.description,
+        "kind": record.kind.as_str(),
+    });
+    Map::from_iter([("legacyState".to_owned(), state)])
+}
+
+fn request(record: &CallRecord) -> AgentEventBody {
+    AgentEventBody::ToolRequest {
+        request_id: call_id(record),
+        name: record.call.name.clone(),
+        args: record.call.args.clone(),
+        display: Some(display(record)),
+        kind: kind(record.kind),
+        locations: locations(&record.locations),
+    }
+}
+
+fn update(record: &CallRecord) -> AgentEventBody {
+    let result = record.live.as_ref().map(|LiveOutput { text, pid, .. }| DisplayContent::Terminal {
+        pid: *pid,
+        exit_code: None,
+        ansi: text.clone(),
+    });
+    let mut data = json!({"status": record.status.as_str()});
+    if let (Some(_), Some(map)) = (&record.original, data.as_object_mut()) {
+        // The arguments changed after the request was announced: who watches must see what really runs.
+        map.insert("name".to_owned(), record.call.name.clone().into());
+        map.insert("args".to_owned(), record.call.args.clone());
+    }
+    AgentEventBody::ToolUpdate {
+        request_id: call_id(record),
+        display: Some(ToolDisplay { result, ..display(record) }),
+        content: None,
+        data: Some(data),
+    }
+}
+
+fn response(record: &CallRecord, result: &CallResult) -> AgentEventBody {
+    let told = result.response.error_message().or_else(|| result.response.response.get("output")?.as_str());
+    let content = told.map(|text| vec![ContentPart::text(text)]);
+    let mut data = match &result.data {
+        Some(Value::Object(map)) => map.clone(),
+        Some(other) => Map::from_iter([("value".to_owned(), other.clone())]),
+        None => Map::new(),
+    };
+    if let Some(error_type) = result.error_type {
+        data.insert("errorType".to_owned(), error_type.as_str().into());
+    }
+    if let Some(file) = &result.output_file {
+        data.insert("outputFile".to_owned(), file.as_str().into());
+    }
+    data.insert("contentLength".to_owned(), result.content_length.into());
+    data.insert("status".to_owned(), record.status.as_str().into());
+    data.insert("ran".to_owned(), result.ran.into());
+    AgentEventBody::ToolResponse {
+        request_id: call_id(record),
+        name: record.call.name.clone(),
+        display: Some(ToolDisplay {
+            result: result_display(&result.display),
+            result_summary: result.summary.clone(),
+            ..display(record)
+        }),
+        content,
+        data: Some(Value::Object(data)),
+        is_error: record.status != CallStatus::Success,
+    }
+}
+
+fn result_display(display: &ResultDisplay) -> Option<DisplayContent> {
+    match display {
+        ResultDisplay::Nothing => None,
+        ResultDisplay::Text(text) => Some(DisplayContent::Text { text: text.clone() }),
+        ResultDisplay::Diff { path, old_text, new_text, .. } => Some(DisplayContent::Diff {
+            path: path.clone(),
+            before_text: old_text.as_ref().map(ToString::to_string),
+            after_text: new_text.to_string(),
+        }),
+        ResultDisplay::Terminal { pid, exit_code, text } => {
+            Some(DisplayContent::Terminal { pid: *pid, exit_code: *exit_code, ansi: text.clone() })
+        }
+    }
+}
+
+pub(crate) fn kind(kind: Kind) -> ToolKind {
+    match kind {
+        Kind::Read => ToolKind::Read,
+        Kind::Edit => ToolKind::Edit,
+        Kind::Delete => ToolKind::Delete,
+        Kind::Move => ToolKind::Move,
+        Kind::Search => ToolKind::Search,
+        Kind::Execute => ToolKind::Execute,
+        Kind::Think | Kind::Plan => ToolKind::Think,
+        Kind::Fetch => ToolKind::Fetch,
+        Kind::SwitchMode => ToolKind::SwitchMode,
+        Kind::Agent | Kind::Communicate | Kind::Other => ToolKind::Other,
+    }
+}
+
+pub(crate) fn locations(locations: &[Location]) -> Vec<ToolLocation> {
+    locations.iter().map(|l| ToolLocation { path: l.path.clone(), line: l.line }).collect()
+}

@@ -1,0 +1,205 @@
+//! The kernel's events as the protocol's.
+//!
+//! Text comes from partial events, once; the consolidated event brings usage, the finish reason and what was not
+//! text. Calls and their responses are told by the scheduler, see `tool_events`. Source: runtime specification §1.7
+//! and §1.8.
+
+use std::sync::Arc;
+
+use convoke_adk::{Content, Event, ModelErrorKind, Part, Role};
+use convoke_protocol::{AgentEventBody, ContentPart, ErrorStatus, EventId, MessageRole, Meta, StreamEndReason};
+use serde_json::{Map, Value, json};
+
+use crate::emitter::Emitter;
+
+/// Translates the events of one stream.
+pub(crate) struct Translator {
+    emitter: Arc<Emitter>,
+    model: String,
+    /// What was said since the model was asked; taken back if it starts over.
+    said: Vec<EventId>,
+    finish_reason: Option<String>,
+    failed: bool,
+    /// The agent's words of the last answer.
+    response: String,
+}
+
+impl Translator {
+    pub(crate) fn new(emitter: Arc<Emitter>, model: String) -> Self {
+        Self { emitter, model, said: Vec::new(), finish_reason: None, failed: false, response: String::new() }
+    }
+
+    /// The agent's last answer, as text.
+    pub(crate) fn response(&self) -> &str {
+        &self.response
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
+        if event.author == "user" {
+            return;
+        }
+        if event.partial {
+            self.partial(event);
+        } else if event.content.as_ref().is_some_and(|content| content.role == Role::Model) || event.error.is_some() {
+            self.consolidated(event);
+        }
+    }
+
+    fn partial(&mut self, event: &Event) {
+        if event.actions.custom_metadata.contains_key("retract") {
+            let ids = json!({"ids": std::mem::take(&mut self.said)});
+            self.emitter.emit(AgentEventBody::Custom { kind: "retract".to_owned(), data: Some(ids) });
+        }
+        if let Some(content) = &event.content {
+            self.say(content, |_| true);
+        }
+    }
+
+    /// What a consolidated event has beyond the pieces that came before it.
+    fn consolidated(&mut self, event: &Event) {
+        self.announce(event);
+        if let Some(content) = &event.content {
+            let streamed = !self.said.is_empty();
+            self.say(content, |part| !streamed || part.as_text().is_none());
+            self.response = content.joined_text();
+        }
+        self.said.clear();
+        if let Some(usage) = &event.usage {
+            let body = AgentEventBody::Usage {
+                model: event.model.clone().unwrap_or_else(|| self.model.clone()),
+                input_tokens: Some(usage.prompt_token_count),
+                output_tokens: Some(usage.candidates_token_count + usage.thoughts_token_count),
+                cached_tokens: Some(usage.cached_content_token_count).filter(|tokens| *tokens > 0),
+            };
+            let details = serde_json::to_value(usage).unwrap_or_default();
+            self.emitter.emit_with(body, Map::from_iter([("usageMetadata".to_owned(), details)]));
+        }
+        self.finish_reason = event.finish_reason.as_ref().map(|reason| reason.0.clone());
+        if let Some(error) = &event.error {
+            self.failed = true;
+            let status = match (error.status, error.kind) {
+                (Some(status), _) => ErrorStatus::from_http(status),
+                (None, kind) => status_of(kind),
+            };
+            let mut meta = Map::from_iter([("errorKind".to_owned(), Value::from(kind_name(error.kind)))]);
+            if let Some(status) = error.status {
+                meta.insert("status".to_owned(), status.into());
+            }
+            let message = error.message.clone();
+            self.emitter.emit_with(AgentEventBody::Error { status, message, fatal: true }, meta);
+        }
+    }
+
+    /// Tells which model answers, if it is not the one announced before.
+    fn announce(&mut self, event: &Event) {
+        if let Some(model) = event.model.as_ref().filter(|model| !model.is_empty() && **model != self.model) {
+            self.model.clone_from(model);
+        }
+    }
+
+    fn say(&mut self, content: &Content, wanted: impl Fn(&Part) -> bool) {
+        for part in content.parts.iter().filter(|part| wanted(part)) {
+            if let Some(part) = content_part(part) {
+                let source = matches!(part, ContentPart::Thought { .. }).then(|| ("source".to_owned(), "agent".into()));
+                let body = AgentEventBody::Message { role: MessageRole::Agent, content: vec![part] };
+                self.said.push(self.emitter.emit_with(body, Meta::from_iter(source)));
+            }
+        }
+    }
+
+    /// Why the stream ends, if nothing but the model decided.
+    pub(crate) fn end_reason(&self) -> StreamEndReason {
+        if self.failed {
+            return StreamEndReason::Failed;
+        }
+        match self.finish_reason.as_deref() {
+            None | Some("STOP" | "FINISH_REASON_UNSPECIFIED") => StreamEndReason::Completed,
+            Some("MAX_TOKENS") => StreamEndReason::MaxBudget,
+            Some(
+                "SAFETY"
+                | "RECITATION"
+                | "LANGUAGE"
+                | "BLOCKLIST"
+                | "PROHIBITED_CONTENT"
+                | "SPII"
+                | "IMAGE_SAFETY"
+                | "IMAGE_PROHIBITED_CONTENT",
+            ) => StreamEndReason::Refusal,
+            Some(_) => StreamEndReason::Failed,
+        }
+    }
+
+    /// The finish reason behind [`Self::end_reason`], where it says more.
+    pub(crate) fn finish_reason(&self) -> Option<&str> {
+        self.finish_reason.as_deref().filter(|reason| *reason != "STOP")
+    }
+}
+
+/// A model's part for people; calls and responses are events of their own.
+fn content_part(part: &Part) -> Option<ContentPart> {
+    if let Some(text) = part.as_text() {
+        if text.is_empty() {
+            return None;
+        }
+        return Some(if part.is_thought() {
+            let thought_signature = part.thought_signature().map(ToOwned::to_owned);
+            ContentPart::Thought { thought: text.to_owned(), thought_signature }
+        } else {
+            ContentPart::text(text)
+        });
+    }
+    let text_of = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(ToOwned::to_owned);
+    if let Some(inline) = part.raw().get("inlineData") {
+        let (data, mime_type) = (text_of(inline, "data"), text_of(inline, "mimeType"));
+        return Some(ContentPart::Media { data, uri: None, mime_type });
+    }
+    if let Some(file) = part.raw().get("fileData") {
+        let (uri, mime_type) = (text_of(file, "fileUri"), text_of(file, "mimeType"));
+        return Some(ContentPart::Media { data: None, uri, mime_type });
+    }
+    None
+}
+
+/// A prompt's parts for the model.
+pub(crate) fn model_parts(content: &[ContentPart]) -> Vec<Part> {
+    content
+        .iter()
+        .filter_map(|part| match part {
+            ContentPart::Text { text } => Some(Part::text(text)),
+            ContentPart::Thought { thought, .. } => Some(Part::thought(thought)),
+            ContentPart::Reference { text, .. } => Some(Part::text(text)),
+            ContentPart::Media { data: Some(data), mime_type, .. } => {
+                Some(Part::inline_data(mime_type.as_deref().unwrap_or("application/octet-stream"), data))
+            }
+            ContentPart::Media { data: None, uri, .. } => uri.as_ref().map(Part::text),
+        })
+        .collect()
+}
+
+fn status_of(kind: ModelErrorKind) -> ErrorStatus {
+    match kind {
+        ModelErrorKind::Auth => ErrorStatus::Unauthenticated,
+        ModelErrorKind::Quota | ModelErrorKind::RateLimit => ErrorStatus::ResourceExhausted,
+        ModelErrorKind::Server | ModelErrorKind::Network => ErrorStatus::Unavailable,
+        ModelErrorKind::BadRequest => ErrorStatus::InvalidArgument,
+        ModelErrorKind::NotFound => ErrorStatus::NotFound,
+        ModelErrorKind::Cancelled => ErrorStatus::Cancelled,
+        ModelErrorKind::InvalidStream | ModelErrorKind::Other => ErrorStatus::Internal,
+    }
+}
+
+/// The stable name of a kind of model failure, for programs.
+fn kind_name(kind: ModelErrorKind) -> &'static str {
+    match kind {
+        ModelErrorKind::Auth => "auth",
+        ModelErrorKind::Quota => "quota",
+        ModelErrorKind::RateLimit => "rate_limit",
+        ModelErrorKind::Server => "server",
+        ModelErrorKind::Network => "network",
+        ModelErrorKind::BadRequest => "bad_request",
+        ModelErrorKind::NotFound => "not_found",
+        ModelErrorKind::InvalidStream => "invalid_stream",
+        ModelErrorKind::Cancelled => "cancelled",
+        ModelErrorKind::Other => "other",
+    }
+}

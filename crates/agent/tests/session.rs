@@ -1,0 +1,394 @@
+//! A whole session against a scripted model: order of events, permission, cancellation, failure.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use convoke_adk::{
+    Content, FinishReason, FunctionCall, Llm, LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, Role,
+    UsageMetadata,
+};
+use convoke_agent::{
+    AfterAgent, AgentFactory, AgentOptions, BeforeAgent, ContextFileOptions, LifecycleHooks, NoLifecycleHooks,
+};
+use convoke_protocol::{
+    AgentEvent, AgentEventBody, AgentInfo, AgentSend, AgentSession, ApprovalMode, ContentPart, HostedSession,
+    NewSession, PermissionContent, PermissionOutcome, PermissionPort, PermissionRequest, SendError, SendMessage,
+    SessionError, SessionFactory, SetModeError, StreamEndReason, StreamFrom,
+};
+use convoke_stdx::guard::Spawner;
+use convoke_tools::PolicyOptions;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+type Answer = Vec<Result<LlmResponse, ModelError>>;
+
+/// Answers from a list; silent for ever when it is used up.
+struct Scripted {
+    answers: Mutex<Vec<Answer>>,
+    requests: Arc<Mutex<Vec<LlmRequest>>>,
+}
+
+impl Llm for Scripted {
+    fn model(&self) -> String {
+        "scripted-1".into()
+    }
+
+    fn generate(
+        &self,
+        request: LlmRequest,
+        _: CancellationToken,
+    ) -> BoxStream<'static, Result<LlmResponse, ModelError>> {
+        self.requests.lock().unwrap().push(request);
+        let mut answers = self.answers.lock().unwrap();
+        if answers.is_empty() { stream::pending().boxed() } else { stream::iter(answers.remove(0)).boxed() }
+    }
+}
+
+fn text(text: &str) -> Result<LlmResponse, ModelError> {
+    piece(vec![Part::text(text)])
+}
+
+fn piece(parts: Vec<Part>) -> Result<LlmResponse, ModelError> {
+    Ok(LlmResponse { content: Some(Content { role: Role::Model, parts }), ..LlmResponse::default() })
+}
+
+fn call(name: &str, args: Value) -> Part {
+    Part::call(&FunctionCall { id: None, name: name.into(), args })
+}
+
+fn stop() -> Result<LlmResponse, ModelError> {
+    let usage = UsageMetadata { prompt_token_count: 10, candidates_token_count: 5, ..UsageMetadata::default() };
+    Ok(LlmResponse { finish_reason: Some(FinishReason::stop()), usage: Some(usage), ..LlmResponse::default() })
+}
+
+/// Hands every question to the test.
+struct Asked(mpsc::Sender<(PermissionRequest, tokio::sync::oneshot::Sender<PermissionOutcome>)>);
+
+#[async_trait]
+impl PermissionPort for Asked {
+    async fn request(&self, request: PermissionRequest) -> PermissionOutcome {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        self.0.send((request, answer)).await.unwrap();
+        answered.await.unwrap_or(PermissionOutcome::Cancelled)
+    }
+}
+
+struct Rig {
+    dir: tempfile::TempDir,
+    session: HostedSession,
+    questions: mpsc::Receiver<(PermissionRequest, tokio::sync::oneshot::Sender<PermissionOutcome>)>,
+    requests: Arc<Mutex<Vec<LlmRequest>>>,
+}
+
+fn options(answers: Vec<Answer>, hooks: Arc<dyn LifecycleHooks>) -> (AgentOptions, Arc<Mutex<Vec<LlmRequest>>>) {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let model: Arc<dyn Llm> = Arc::new(Scripted { answers: Mutex::new(answers), requests: requests.clone() });
+    let options = AgentOptions {
+        info: AgentInfo { name: "test".into(), title: "Test".into(), version: "0".into() },
+        connect: Arc::new(move || Ok(model.clone())),
+        interactive: true,
+        policy: PolicyOptions::default(),
+        include_directories: Vec::new(),
+        home: None,
+        context: ContextFileOptions { names: vec!["AGENTS.md".into()], global_folders: Vec::new() },
+        exclude_tools: Vec::new(),
+        spawner: Spawner::unguarded(),
+        secret_variables: Vec::new(),
+        shell_inactivity: None,
+        max_turns: Some(4),
+        hooks,
+    };
+    (options, requests)
+}
+
+impl Rig {
+    async fn new(answers: Vec<Answer>) -> Self {
+        Self::with_hooks(answers, Arc::new(NoLifecycleHooks)).await
+    }
+
+    async fn with_hooks(answers: Vec<Answer>, hooks: Arc<dyn LifecycleHooks>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("AGENTS.md"), "Speak plainly.").unwrap();
+        std::fs::write(dir.path().join("a.txt"), "one\n").unwrap();
+        let (options, requests) = options(answers, hooks);
+        let (ask, questions) = mpsc::channel(4);
+        let new = NewSession {
+            cwd: dir.path().canonicalize().unwrap(),
+            session_id: Some("s".into()),
+            permission: Arc::new(Asked(ask)),
+            approval_mode: None,
+        };
+        let session = AgentFactory::new(options).new_session(new).await.unwrap();
+        Self { dir, session, questions, requests }
+    }
+
+    async fn send(&self, prompt: &str) -> Result<BoxStream<'static, Arc<AgentEvent>>, SendError> {
+        let view = AgentSession::new(self.session.agent.clone());
+        Ok(view.send_stream(AgentSend::Message(SendMessage::text(prompt))).await?.boxed())
+    }
+
+    async fn run(&self, prompt: &str) -> Vec<Arc<AgentEvent>> {
+        let events = self.send(prompt).await.unwrap().collect();
+        tokio::time::timeout(Duration::from_secs(20), events).await.expect("the stream must end")
+    }
+}
+
+/// One word per event, with what matters of it.
+fn sketch(events: &[Arc<AgentEvent>]) -> Vec<String> {
+    events
+        .iter()
+        .map(|event| match &event.body {
+            AgentEventBody::SessionUpdate { model, config, .. } => {
+                format!("session_update {}", model.clone().unwrap_or_else(|| json!(config).to_string()))
+            }
+            AgentEventBody::Message { content, .. } => match &content[0] {
+                ContentPart::Text { text } => format!("message {text}"),
+                ContentPart::Thought { thought, .. } => format!("thought {thought}"),
+                other => format!("{other:?}"),
+            },
+            AgentEventBody::AgentStart => "agent_start".into(),
+            AgentEventBody::AgentEnd { reason, .. } => format!("agent_end {reason:?}"),
+            AgentEventBody::ToolRequest { name, .. } => format!("tool_request {name}"),
+            AgentEventBody::ToolUpdate { data, .. } => {
+                format!("tool_update {}", data.as_ref().unwrap()["status"].as_str().unwrap())
+            }
+            AgentEventBody::ToolResponse { name, is_error, .. } => {
+                format!("tool_response {name}{}", if *is_error { " error" } else { "" })
+            }
+            AgentEventBody::Usage { input_tokens, .. } => format!("usage {}", input_tokens.unwrap()),
+            AgentEventBody::Error { message, fatal, .. } => format!("error {message} fatal={fatal}"),
+            AgentEventBody::Custom { kind, .. } => format!("custom {kind}"),
+            AgentEventBody::Unknown(_) => "unknown".into(),
+        })
+        .collect()
+}
+
+fn told(event: &AgentEvent) -> String {
+    match &event.body {
+        AgentEventBody::ToolResponse { content, .. } => {
+            content.iter().flatten().filter_map(ContentPart::as_text).collect()
+        }
+        _ => String::new(),
+    }
+}
+
+#[tokio::test]
+async fn the_order_of_a_turn_with_tools() {
+    let thought = piece(vec![Part::thought("hm")]);
+    let calls =
+        piece(vec![call("read_file", json!({"file_path": "a.txt"})), call("list_directory", json!({"dir_path": "."}))]);
+    let rig =
+        Rig::new(vec![vec![thought, text("Let me "), text("look."), calls, stop()], vec![text("Done."), stop()]]).await;
+    let events = rig.run("hi").await;
+    let all = sketch(&events);
+    assert_eq!(
+        all[..8],
+        [
+            "agent_start",
+            "session_update scripted-1",
+            "thought hm",
+            "message Let me ",
+            "message look.",
+            "usage 10",
+            "tool_request read_file",
+            "tool_request list_directory",
+        ]
+    );
+    assert_eq!(all[all.len() - 3..], ["message Done.", "usage 10", "agent_end Completed"]);
+    assert_eq!(all.iter().filter(|line| line.starts_with("tool_response")).count(), 2);
+    assert!(all.iter().all(|line| !line.ends_with("error")));
+    // The prompt comes before the start and carries the stream's id.
+    let first = &rig.session.agent.events()[0];
+    assert_eq!((sketch(&[first.clone()])[0].as_str(), &first.stream_id), ("message hi", &events[0].stream_id));
+    let ids: std::collections::HashSet<_> = rig.session.agent.events().iter().map(|e| e.id.clone()).collect();
+    assert_eq!(ids.len(), events.len() + 1);
+    let requests = rig.requests.lock().unwrap();
+    assert!(requests[0].system_instruction[0].contains("Speak plainly."));
+    assert!(requests[0].contents[0].joined_text().contains("<session_context>"));
+    assert!(requests[1].contents[2].function_responses()[0].response["output"].as_str().unwrap().contains("one"));
+}
+
+#[tokio::test]
+async fn a_write_is_asked_about_with_its_diff_and_carried_out() {
+    let write = piece(vec![call("write_file", json!({"file_path": "b.txt", "content": "two\n"}))]);
+    let mut rig = Rig::new(vec![vec![write, stop()], vec![text("Written."), stop()]]).await;
+    let events = rig.send("write").await.unwrap();
+    let (request, answer) = rig.questions.recv().await.unwrap();
+    let path = rig.dir.path().canonicalize().unwrap().join("b.txt").display().to_string();
+    assert_eq!(
+        request.content,
+        [PermissionContent::Diff { path: path.clone(), old_text: None, new_text: "two\n".into() }]
+    );
+    assert_eq!(request.locations[0].path, path);
+    let ids: Vec<_> = request.options.iter().map(|option| option.option_id.as_str()).collect();
+    assert_eq!(ids, ["proceed_once", "proceed_always", "cancel"]);
+    assert!(!Path::new(&path).exists());
+    answer.send(PermissionOutcome::Selected { option_id: "proceed_once".into() }).unwrap();
+    let all = sketch(&events.collect::<Vec<_>>().await);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+    let tool: Vec<_> = all.iter().filter(|line| line.starts_with("tool")).collect();
+    assert_eq!(
+        tool,
+        [
+            "tool_request write_file",
+            "tool_update awaiting_approval",
+            "tool_update scheduled",
+            "tool_update executing",
+            "tool_response write_file"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_rejection_is_told_to_the_model_and_the_run_goes_on() {
+    let shell = piece(vec![call("run_shell_command", json!({"command": "touch made"}))]);
+    let mut rig = Rig::new(vec![vec![shell, stop()], vec![text("As you wish."), stop()]]).await;
+    let events = rig.send("run").await.unwrap();
+    let (request, answer) = rig.questions.recv().await.unwrap();
+    assert_eq!(request.title, "touch made");
+    answer.send(PermissionOutcome::Selected { option_id: "cancel".into() }).unwrap();
+    let events: Vec<_> = events.collect().await;
+    let all = sketch(&events);
+    assert!(all.contains(&"tool_response run_shell_command error".to_owned()), "{all:?}");
+    assert_eq!(all.last().unwrap(), "agent_end Completed");
+    assert!(!rig.dir.path().join("made").exists());
+    assert!(events.iter().any(|event| told(event).contains("did not run")));
+}
+
+#[tokio::test]
+async fn an_always_answer_switches_the_mode_and_says_so() {
+    let write = || piece(vec![call("write_file", json!({"file_path": "b.txt", "content": "x"}))]);
+    let answers = vec![vec![write(), stop()], vec![write(), stop()], vec![text("ok"), stop()]];
+    let mut rig = Rig::new(answers).await;
+    let events = rig.send("write twice").await.unwrap();
+    let (_, answer) = rig.questions.recv().await.unwrap();
+    answer.send(PermissionOutcome::Selected { option_id: "proceed_always".into() }).unwrap();
+    let all = sketch(&events.collect::<Vec<_>>().await);
+    assert!(all.contains(&"session_update {\"approvalMode\":\"autoEdit\"}".to_owned()), "{all:?}");
+    assert_eq!(rig.session.control.approval_mode(), ApprovalMode::AutoEdit);
+    assert!(rig.questions.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn aborting_ends_a_silent_model_and_a_pending_question() {
+    let mut rig =
+        Rig::new(vec![vec![piece(vec![call("run_shell_command", json!({"command": "true"}))]), stop()]]).await;
+    let events = rig.send("run").await.unwrap();
+    let question = rig.questions.recv().await.unwrap();
+    assert_eq!(rig.send("again").await.err(), Some(SendError::Busy));
+    rig.session.agent.abort().await;
+    drop(question);
+    let all = sketch(&events.collect::<Vec<_>>().await);
+    assert_eq!(all.last().unwrap(), "agent_end Aborted");
+    assert!(all.iter().all(|line| !line.starts_with("error")), "{all:?}");
+    // Now the model says nothing at all.
+    let events = rig.send("again").await.unwrap();
+    rig.session.agent.abort().await;
+    rig.session.agent.abort().await;
+    assert_eq!(sketch(&events.collect::<Vec<_>>().await).last().unwrap(), "agent_end Aborted");
+}
+
+#[tokio::test]
+async fn a_model_error_is_fatal_and_says_what_kind() {
+    let refused = ModelError { status: Some(429), ..ModelError::new(ModelErrorKind::Quota, "used up") };
+    let rig = Rig::new(vec![vec![Err(refused)], vec![text("fine"), stop()]]).await;
+    let events = rig.run("hi").await;
+    assert_eq!(sketch(&events)[2..], ["error used up fatal=true", "agent_end Failed"]);
+    assert_eq!(events[2].meta["errorKind"], "quota");
+    assert_eq!(events[2].meta["status"], 429);
+    // The session survives it.
+    assert_eq!(sketch(&rig.run("again").await).last().unwrap(), "agent_end Completed");
+}
+
+#[tokio::test]
+async fn limits_and_finish_reasons_end_a_stream_honestly() {
+    let again = || vec![piece(vec![call("list_directory", json!({"dir_path": "."}))]), stop()];
+    let rig = Rig::new((0..6).map(|_| again()).collect()).await;
+    assert_eq!(sketch(&rig.run("loop").await).last().unwrap(), "agent_end MaxTurns");
+    for (finish, reason) in [
+        ("MAX_TOKENS", StreamEndReason::MaxBudget),
+        ("SAFETY", StreamEndReason::Refusal),
+        ("OTHER", StreamEndReason::Failed),
+    ] {
+        let end = LlmResponse { finish_reason: Some(FinishReason(finish.into())), ..LlmResponse::default() };
+        let rig = Rig::new(vec![vec![text("x"), Ok(end)]]).await;
+        assert_eq!(sketch(&rig.run("hi").await).last().unwrap(), &format!("agent_end {reason:?}"));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_tool_is_an_answer() {
+    let rig = Rig::new(vec![vec![piece(vec![call("teleport", json!({}))]), stop()], vec![text("ok"), stop()]]).await;
+    let events = rig.run("hi").await;
+    let all = sketch(&events);
+    assert!(all.contains(&"tool_request teleport".to_owned()), "{all:?}");
+    assert!(events.iter().any(|event| told(event).contains("Tool \"teleport\" not found")), "{events:?}");
+    assert_eq!(all.last().unwrap(), "agent_end Completed");
+}
+
+#[derive(Default)]
+struct Hooks(Mutex<Vec<String>>);
+
+#[async_trait]
+impl LifecycleHooks for Hooks {
+    async fn before_agent(&self, prompt: &str) -> BeforeAgent {
+        self.0.lock().unwrap().push(format!("before {prompt}"));
+        let block = prompt.contains("secret").then(|| "not that".to_owned());
+        BeforeAgent { block, additional_context: Some("by the way".into()) }
+    }
+
+    async fn after_agent(&self, _: &str, response: &str, active: bool) -> AfterAgent {
+        self.0.lock().unwrap().push(format!("after {response} {active}"));
+        if active { AfterAgent::Done } else { AfterAgent::Continue("go on".into()) }
+    }
+}
+
+#[tokio::test]
+async fn lifecycle_hooks_are_called_and_heard() {
+    let hooks = Arc::new(Hooks::default());
+    let rig = Rig::with_hooks(vec![vec![text("one"), stop()], vec![text("two"), stop()]], hooks.clone()).await;
+    assert_eq!(sketch(&rig.run("hi").await).last().unwrap(), "agent_end Completed");
+    assert_eq!(*hooks.0.lock().unwrap(), ["before hi", "after one false", "after two true"]);
+    assert!(rig.requests.lock().unwrap()[0].contents[0].joined_text().ends_with("by the way"));
+    let all = sketch(&rig.run("a secret").await);
+    assert_eq!(all[2..], ["error not that fatal=false", "agent_end Completed"]);
+}
+
+#[tokio::test]
+async fn a_session_can_be_closed_and_its_modes_are_guarded() {
+    let rig = Rig::new(Vec::new()).await;
+    let control = &rig.session.control;
+    assert_eq!(control.approval_modes(), [ApprovalMode::Default, ApprovalMode::AutoEdit, ApprovalMode::Yolo]);
+    assert_eq!(control.set_approval_mode(ApprovalMode::Yolo), Ok(()));
+    let unavailable = Err(SetModeError::Unavailable(ApprovalMode::Plan));
+    assert_eq!(control.set_approval_mode(ApprovalMode::Plan), unavailable);
+    let events = rig.send("hi").await.unwrap();
+    control.close().await;
+    assert_eq!(sketch(&events.collect::<Vec<_>>().await).last().unwrap(), "agent_end Aborted");
+    assert_eq!(rig.send("hi").await.err(), Some(SendError::Closed));
+    let view = AgentSession::new(rig.session.agent.clone());
+    assert_eq!(view.stream(StreamFrom::Current).unwrap().count().await, 0);
+}
+
+#[tokio::test]
+async fn unusable_folders_and_taken_ids_are_refused() {
+    let (options, _) = options(Vec::new(), Arc::new(NoLifecycleHooks));
+    let factory = AgentFactory::new(options);
+    let new = |cwd: &str| NewSession {
+        cwd: cwd.into(),
+        session_id: Some("same".into()),
+        permission: Arc::new(Asked(mpsc::channel(1).0)),
+        approval_mode: None,
+    };
+    for cwd in ["relative", "/no/such/folder"] {
+        assert!(matches!(factory.new_session(new(cwd)).await.err(), Some(SessionError::Workspace { .. })));
+    }
+    factory.new_session(new("/tmp")).await.unwrap();
+    assert!(matches!(factory.new_session(new("/tmp")).await.err(), Some(SessionError::Taken(_))));
+}
