@@ -150,7 +150,7 @@ async fn a_redirect_is_not_followed() {
 
 #[tokio::test]
 async fn a_server_that_falls_silent() {
-    let http = HttpOptions { read_timeout: Duration::from_millis(50), ..HttpOptions::default() };
+    let http = HttpOptions { read_timeout: Duration::from_millis(500), ..HttpOptions::default() };
     let script = |model: &FakeModel| {
         model.says("ha").then_stalls();
     };
