@@ -1,10 +1,31 @@
 //! The tools that come with us: files, searches, commands. Source: runtime specification §13.
+//!
+//! All are stateless but for what they are given: one set of them can serve every session of a workspace, if these
+//! share their [`BackgroundProcesses`].
 
+mod background;
+mod change;
+mod files;
+mod glob;
+mod grep_search;
+mod list_directory;
+mod media;
+mod read_file;
+mod replace;
 mod shell;
+mod walk;
+mod write_file;
 
 use std::sync::Arc;
 
+pub use background::{ListBackgroundProcesses, ReadBackgroundOutput};
+pub use glob::GlobFiles;
+pub use grep_search::GrepSearch;
+pub use list_directory::ListDirectory;
+pub use read_file::ReadFile;
+pub use replace::Replace;
 pub use shell::{RunShellCommand, ShellOptions};
+pub use write_file::WriteFile;
 
 use crate::{BackgroundProcesses, DeclarativeTool, Workspace};
 
@@ -23,5 +44,15 @@ pub struct BuiltinOptions {
 #[must_use]
 pub fn tools(options: BuiltinOptions) -> Vec<Arc<dyn DeclarativeTool>> {
     let BuiltinOptions { workspace, shell, background } = options;
-    vec![Arc::new(RunShellCommand::new(workspace, shell, background))]
+    vec![
+        Arc::new(ListDirectory::new(Arc::clone(&workspace))),
+        Arc::new(ReadFile::new(Arc::clone(&workspace))),
+        Arc::new(GrepSearch::new(Arc::clone(&workspace))),
+        Arc::new(GlobFiles::new(Arc::clone(&workspace))),
+        Arc::new(Replace::new(Arc::clone(&workspace))),
+        Arc::new(WriteFile::new(Arc::clone(&workspace))),
+        Arc::new(RunShellCommand::new(workspace, shell, Arc::clone(&background))),
+        Arc::new(ListBackgroundProcesses::new(Arc::clone(&background))),
+        Arc::new(ReadBackgroundOutput::new(background)),
+    ]
 }

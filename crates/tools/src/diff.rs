@@ -10,14 +10,9 @@ const DIFF_TIME: Duration = Duration::from_millis(500);
 /// The unified patch from `old` to `new` with three lines of context; empty if they are the same.
 #[must_use]
 pub fn unified_patch(name: &str, old: &str, new: &str) -> String {
-    patch(name, old, new, 3)
-}
-
-/// As [`unified_patch`], with as much context as wanted.
-pub(crate) fn patch(name: &str, old: &str, new: &str, context: usize) -> String {
     let diff = TextDiff::configure().algorithm(Algorithm::Myers).timeout(DIFF_TIME).diff_lines(old, new);
     let mut unified = diff.unified_diff();
-    unified.context_radius(context).header(&format!("{name}\tOriginal"), &format!("{name}\tModified"));
+    unified.context_radius(3).header(&format!("{name}\tOriginal"), &format!("{name}\tModified"));
     unified.to_string()
 }
 

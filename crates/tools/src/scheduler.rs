@@ -350,6 +350,7 @@ impl Scheduler {
     fn advance(&mut self, out: &mut Vec<Output>) {
         let mut place = 0;
         while let Some(batch) = self.batches.get_mut(place) {
+            batch.tidy();
             if place == 0 {
                 batch.advance(self.limits.group_max, out);
             }

@@ -120,7 +120,7 @@ fn is_plain_program(word: &str) -> bool {
 fn plain_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
-    let mut chars = text.trim().chars();
+    let mut chars = text.trim_matches([' ', '\t', '\n']).chars();
     while let Some(c) = chars.next() {
         match c {
             ' ' | '\t' => words.extend(word.take()),

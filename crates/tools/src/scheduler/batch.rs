@@ -125,20 +125,25 @@ impl Batch {
         }
     }
 
+    /// Forgets calls that have ended.
+    pub(super) fn tidy(&mut self) {
+        let calls = &self.calls;
+        let state = |index: &usize| calls.get(*index).map_or(State::Ended, |call| call.state);
+        self.queue.retain(|index| state(index) == State::Waiting);
+        self.group.retain(|index| state(index) != State::Ended);
+    }
+
     /// Starts the group once all of it is ready, and forms the next one once it has ended.
     pub(super) fn advance(&mut self, group_max: usize, out: &mut Vec<Output>) {
         loop {
-            let calls = &self.calls;
-            let state = |index: &usize| calls.get(*index).map_or(State::Ended, |call| call.state);
-            self.queue.retain(|index| state(index) == State::Waiting);
-            self.group.retain(|index| state(index) != State::Ended);
             if self.group.is_empty() {
                 if !self.form_group(group_max, out) {
                     return;
                 }
                 continue;
             }
-            if self.group.iter().any(|index| matches!(state(index), State::Judging | State::Asking)) {
+            let mut members = self.group.iter().filter_map(|index| self.calls.get(*index));
+            if members.any(|call| matches!(call.state, State::Judging | State::Asking)) {
                 return;
             }
             for index in &self.group {
