@@ -1,1 +1,77 @@
-fn main() {}
+//! The binary: arguments, settings, wiring.
+//!
+//! The only room that reads settings, environment and home, and the only one that names concrete types of all others.
+
+mod agent_host;
+mod args;
+mod credentials;
+mod environment;
+mod failure;
+mod headless;
+mod home;
+mod logging;
+mod settings;
+mod signals;
+mod startup;
+mod trust;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use convoke_stdx::guard::{self, WatchOptions};
+
+use args::Cli;
+use failure::Exit;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    match args.get(1).and_then(|arg| arg.to_str()) {
+        Some(guard::SUBCOMMAND) => run_guard(args.into_iter().skip(2)),
+        // Answered before anything is parsed or loaded: tools ask for it all the time.
+        Some("--version" | "-V") if args.len() == 2 => {
+            failure::print(&format!("convoke {}", env!("CARGO_PKG_VERSION")));
+            ExitCode::SUCCESS
+        }
+        _ => match Cli::try_parse_from(args) {
+            Ok(cli) => dispatch(cli).into(),
+            Err(error) => usage(&error).into(),
+        },
+    }
+}
+
+/// This process becomes the guard of another one; see `stdx::guard`.
+fn run_guard(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let Some(options) = WatchOptions::parse(args) else {
+        failure::complain("__guard is not for people");
+        return ExitCode::FAILURE;
+    };
+    match guard::watch(&options) {
+        Ok(end) => ExitCode::from(end.mirror()),
+        Err(error) => {
+            failure::complain(&format!("start {}: {error}", options.program.display()));
+            // What a shell answers for a command that is not there, or can't be run.
+            ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Exit {
+    match cli.command {
+        Some(_) => Exit::ok(),
+        None => agent_host::run_headless(cli.run),
+    }
+}
+
+/// Help and version go to stdout; what is wrong goes to stderr with our own codes.
+fn usage(error: &clap::Error) -> Exit {
+    let exit = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::ok(),
+        ErrorKind::ArgumentConflict => Exit::from(convoke_protocol::ExitCode::Input),
+        _ => Exit::from(convoke_protocol::ExitCode::Failure),
+    };
+    // A closed pipe is all that can go wrong here.
+    let _ = error.print();
+    exit
+}

@@ -1,6 +1,10 @@
-//! testkit
-pub mod fake_model;
+//! What tests of several rooms share: a scripted model server, a scripted ACP agent, a place of their own.
+//!
+//! Used from tests only. What may panic here fails the test that called it.
 
+mod environment;
+pub mod fake_model;
 mod scripted_agent;
 
+pub use environment::{Ran, TestEnvironment, run};
 pub use scripted_agent::{Script, run_scripted_agent, scripted_agent_binary};

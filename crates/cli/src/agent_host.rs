@@ -1,0 +1,173 @@
+//! Our agent, wired: options out of arguments and settings, for one prompt or for a client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoke_agent::{AgentFactory, AgentOptions, ContextFileOptions};
+use convoke_models::connect_llm;
+use convoke_protocol::{AgentInfo, ApprovalMode, ExitCode, SessionError, SessionFactory, SessionId};
+use convoke_stdx::guard::Spawner;
+use convoke_tools::policy::parse_allowed_tool;
+use convoke_tools::{Mode, PolicyOptions};
+use tracing::level_filters::LevelFilter;
+
+use crate::args::{AgentArgs, OutputFormat, RunArgs};
+use crate::credentials::{self, SECRET_VARIABLES};
+use crate::failure::Exit;
+use crate::headless::{self, RunOptions};
+use crate::logging;
+use crate::startup::Startup;
+
+/// Who is on the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Somebody who can be asked.
+    Interactive,
+    /// Nobody.
+    Headless,
+}
+
+/// How long a child may take to end by itself before it is killed.
+const CHILD_GRACE: Duration = Duration::from_millis(500);
+
+/// Children run under this very binary as their guard.
+pub(crate) fn spawner() -> Spawner {
+    match std::env::current_exe() {
+        Ok(path) => Spawner::guarded(path, CHILD_GRACE),
+        // Only if the binary was deleted while it runs; children then die with the process group alone.
+        Err(_) => Spawner::unguarded(),
+    }
+}
+
+/// One thread is enough: the work is waiting for a model. Tools that block have threads of their own.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Exit::because(ExitCode::Failure, format!("start the runtime: {error}")))
+}
+
+/// The factory of our sessions.
+pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<Arc<dyn SessionFactory>, Exit> {
+    let choice = credentials::choose(args, &startup.environment, &startup.settings)?;
+    let connect = {
+        let (options, model) = (choice.options, choice.model);
+        move || {
+            let llm = connect_llm(options.clone(), &model).map_err(|error| SessionError::Failed(error.to_string()))?;
+            Ok(Arc::new(llm) as Arc<dyn convoke_adk::Llm>)
+        }
+    };
+    let settings = &startup.settings;
+    let turns = settings.integer("model.maxSessionTurns").and_then(|turns| u32::try_from(turns).ok());
+    let options = AgentOptions {
+        info: AgentInfo {
+            name: "convoke".to_owned(),
+            title: "Convoke".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+        connect: Arc::new(connect),
+        interactive: whom == Use::Interactive,
+        policy: policy(args, startup, whom)?,
+        include_directories: args.include_directories.clone(),
+        home: startup.home.as_ref().map(|home| home.parent().to_owned()),
+        context: ContextFileOptions {
+            names: settings
+                .texts("context.fileName")
+                .unwrap_or_else(|| ["CONVOKE.md", "AGENTS.md", "GEMINI.md"].map(ToOwned::to_owned).to_vec()),
+            global_folders: startup.home.iter().flat_map(|home| home.folders()).collect(),
+        },
+        exclude_tools: settings.texts("tools.exclude").unwrap_or_default(),
+        spawner: spawner(),
+        secret_variables: SECRET_VARIABLES.iter().map(|name| (*name).to_owned()).collect(),
+        shell_inactivity: settings
+            .integer("tools.shell.inactivityTimeout")
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .map(Duration::from_secs),
+        max_turns: turns,
+        hooks: Arc::new(convoke_agent::NoLifecycleHooks),
+    };
+    Ok(Arc::new(AgentFactory::new(options)))
+}
+
+fn policy(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<PolicyOptions, Exit> {
+    let settings = &startup.settings;
+    let mode = match (args.mode(), settings.text("general.defaultApprovalMode")) {
+        (Some(mode), _) => mode,
+        (None, Some(text)) => ApprovalMode::parse(text).ok_or_else(|| {
+            let why = format!("use general.defaultApprovalMode \"{text}\": choose default, auto_edit or yolo");
+            Exit::because(ExitCode::Configuration, why)
+        })?,
+        (None, None) => ApprovalMode::Default,
+    };
+    let allowed = settings.texts("tools.allowed").unwrap_or_default();
+    let rules = allowed.iter().chain(&args.allowed_tools).map(|text| parse_allowed_tool(text));
+    Ok(PolicyOptions {
+        mode: match mode {
+            ApprovalMode::Plan => Mode::Plan,
+            ApprovalMode::Default => Mode::Default,
+            ApprovalMode::AutoEdit => Mode::AutoEdit,
+            ApprovalMode::Yolo => Mode::Yolo,
+        },
+        interactive: whom == Use::Interactive,
+        trusted: !startup.needs_trust(),
+        yolo_enabled: settings.flag("security.disableYoloMode") != Some(true),
+        always_allow_enabled: settings.flag("security.disableAlwaysAllow") != Some(true),
+        rules: rules.collect::<Result<_, _>>().map_err(|error| Exit::because(ExitCode::Input, error))?,
+    })
+}
+
+/// `convoke -p`.
+pub(crate) fn run_headless(args: RunArgs) -> Exit {
+    let startup = match Startup::read(None, args.agent.skip_trust) {
+        Ok(startup) => startup,
+        Err(exit) => return exit,
+    };
+    match headless(args, &startup) {
+        Ok(exit) | Err(exit) => exit,
+    }
+}
+
+fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
+    logging::start(LevelFilter::ERROR, args.agent.debug, &startup.environment);
+    let format = match (args.output_format, startup.settings.text("output.format")) {
+        (Some(format), _) => format,
+        (None, Some(text)) => OutputFormat::parse(text).ok_or_else(|| {
+            let why = format!("use output.format \"{text}\": choose text, json or stream-json");
+            Exit::because(ExitCode::Configuration, why)
+        })?,
+        (None, None) => OutputFormat::Text,
+    };
+    if startup.needs_trust() {
+        let why = format!(
+            "{} is not a trusted folder; add it to trustedFolders.json or pass --skip-trust",
+            startup.workspace.display()
+        );
+        return Err(Exit::because(ExitCode::Trust, why));
+    }
+    startup.warn();
+    let runtime = runtime()?;
+    let argument = args.prompt.or_else(|| (!args.query.is_empty()).then(|| args.query.join(" ")));
+    let prompt =
+        runtime.block_on(headless::read_prompt(argument)).map_err(|error| Exit::because(ExitCode::Input, error))?;
+    let session_id = args.session_id.map(check_session_id).transpose()?;
+    let factory = factory(&args.agent, startup, Use::Headless)?;
+    let options = RunOptions {
+        prompt,
+        cwd: startup.workspace.clone(),
+        session_id,
+        format,
+        raw_output: args.raw_output,
+        warnings: startup.warnings.clone(),
+    };
+    let code = runtime.block_on(headless::run(factory.as_ref(), options));
+    // A read of stdin that nobody waits for any more must not hold the exit up.
+    runtime.shutdown_background();
+    Ok(code.into())
+}
+
+fn check_session_id(text: String) -> Result<SessionId, Exit> {
+    match uuid::Uuid::parse_str(&text) {
+        Ok(id) => Ok(SessionId(id.to_string())),
+        Err(_) => Err(Exit::because(ExitCode::Input, format!("use \"{text}\" as the session id: it is not a UUID"))),
+    }
+}

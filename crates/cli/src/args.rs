@@ -1,0 +1,278 @@
+//! The command line. A dictionary: one flag per entry.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use convoke_protocol::ApprovalMode;
+
+const EXAMPLES: &str = "\
+Examples:
+  convoke demo                                  try everything, no key needed
+  convoke -p \"explain this repository\"          one prompt, answer on stdout
+  git diff | convoke -p \"review this\"           stdin goes before the prompt
+  convoke -p \"list the tests\" -o stream-json    one JSON object per line
+  convoke serve                                 share a session with other clients
+  convoke acp                                   serve an editor over stdio
+
+A model:
+  GEMINI_API_KEY                                the Gemini API
+  OPENAI_API_KEY [OPENAI_BASE_URL OPENAI_MODEL] OpenAI, or anything that speaks its API
+  OPENAI_BASE_URL OPENAI_MODEL                  a local server: Ollama, vLLM, llama.cpp";
+
+/// A coding agent that several people and programs can share.
+#[derive(Debug, Parser)]
+#[command(name = "convoke", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve the agent to one editor over stdio (Agent Client Protocol)
+    Acp(AgentArgs),
+    /// Share sessions of an agent with many clients over HTTP
+    Serve(Box<ServeArgs>),
+    /// Try it: daemon, page and agent in a fresh workspace, with a scripted model
+    Demo(DemoArgs),
+}
+
+/// One prompt without a terminal.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What to do; text on stdin goes before it
+    #[arg(value_name = "PROMPT", conflicts_with = "prompt")]
+    pub(crate) query: Vec<String>,
+
+    /// What to do
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+
+    /// How to answer
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub(crate) output_format: Option<OutputFormat>,
+
+    /// Keep escape sequences in text output
+    #[arg(long)]
+    pub(crate) raw_output: bool,
+
+    /// Use this session id
+    #[arg(long, value_name = "UUID")]
+    pub(crate) session_id: Option<String>,
+
+    /// Serve an editor over stdio, as `convoke acp` does
+    #[arg(long, alias = "experimental-acp", conflicts_with_all = ["query", "prompt"])]
+    pub(crate) acp: bool,
+
+    #[command(flatten)]
+    pub(crate) agent: AgentArgs,
+}
+
+/// The agent, wherever it runs.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AgentArgs {
+    /// The model to use
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+
+    /// What may be done without asking
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) approval_mode: Option<ApprovalArg>,
+
+    /// Allow everything without asking, as --approval-mode=yolo does
+    #[arg(short, long, conflicts_with = "approval_mode")]
+    pub(crate) yolo: bool,
+
+    /// Tools that run without asking, such as read_file or run_shell_command(git status)
+    #[arg(long, value_name = "TOOL", value_delimiter = ',')]
+    pub(crate) allowed_tools: Vec<String>,
+
+    /// Further folders to work in
+    #[arg(long, value_name = "FOLDER", value_delimiter = ',')]
+    pub(crate) include_directories: Vec<PathBuf>,
+
+    /// Trust this folder for this run
+    #[arg(long)]
+    pub(crate) skip_trust: bool,
+
+    /// Say more on stderr
+    #[arg(short, long)]
+    pub(crate) debug: bool,
+
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(crate) fake_responses: Option<PathBuf>,
+
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(crate) fake_responses_non_strict: Option<PathBuf>,
+
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub(crate) record_responses: Option<PathBuf>,
+
+    /// The model is the story that is embedded for the demo.
+    #[arg(long, hide = true)]
+    pub(crate) embedded_story: bool,
+}
+
+/// The daemon.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Port to listen on; 0 for any [default: 4170]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) hostname: String,
+
+    /// The bearer token that clients must send; better given as QWEN_SERVER_TOKEN [default: generated]
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+
+    /// Serve without a token, on loopback only
+    #[arg(long, conflicts_with_all = ["token", "require_auth"])]
+    pub(crate) no_auth: bool,
+
+    /// Ask for the token everywhere, /health included
+    #[arg(long)]
+    pub(crate) require_auth: bool,
+
+    /// Folder to work in [default: the current one]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// Host this ACP agent instead of our own
+    #[arg(long, value_name = "COMMAND LINE")]
+    pub(crate) agent: Option<String>,
+
+    /// Web origin that may call, or *
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
+
+    /// Sessions at the same time; 0 for no limit
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_sessions: Option<String>,
+
+    /// Prompts waiting or running in one session; 0 for no limit
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_pending_prompts_per_session: Option<String>,
+
+    /// Connections at the same time
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_connections: Option<String>,
+
+    /// Events kept per session for clients that come back
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) event_ring_size: Option<String>,
+
+    /// How long a permission request waits for an answer; 0 for ever [default: 300000]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) permission_response_timeout_ms: Option<String>,
+
+    /// How long an agent may take to answer its first message [default: 10000]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) initialize_timeout_ms: Option<String>,
+
+    /// Don't serve the page
+    #[arg(long)]
+    pub(crate) no_web: bool,
+
+    #[command(flatten)]
+    pub(crate) our_agent: AgentArgs,
+}
+
+/// The demo.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Three clients act the story out and print a transcript, without a page
+    #[arg(long)]
+    pub(crate) script: bool,
+
+    /// Don't open a browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+
+    /// Port to listen on; 0 for any
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// The answer
+    Text,
+    /// One JSON object at the end
+    Json,
+    /// One JSON object per event
+    StreamJson,
+}
+
+impl OutputFormat {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::from_str(text, false).ok()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ApprovalArg {
+    /// Ask before each change and command
+    Default,
+    /// Edit files without asking
+    #[value(name = "auto_edit")]
+    AutoEdit,
+    /// Ask for nothing
+    Yolo,
+}
+
+impl AgentArgs {
+    /// The approval mode that the command line asks for.
+    pub(crate) fn mode(&self) -> Option<ApprovalMode> {
+        if self.yolo {
+            return Some(ApprovalMode::Yolo);
+        }
+        self.approval_mode.map(|mode| match mode {
+            ApprovalArg::Default => ApprovalMode::Default,
+            ApprovalArg::AutoEdit => ApprovalMode::AutoEdit,
+            ApprovalArg::Yolo => ApprovalMode::Yolo,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_rig_s_command_line_parses() {
+        let cli = Cli::try_parse_from([
+            "convoke",
+            "--approval-mode=yolo",
+            "--fake-responses",
+            "r.jsonl",
+            "write a file",
+            "--output-format",
+            "json",
+        ])
+        .unwrap();
+        assert_eq!(cli.run.query, ["write a file"]);
+        assert_eq!(cli.run.agent.mode(), Some(ApprovalMode::Yolo));
+        assert_eq!(cli.run.output_format, Some(OutputFormat::Json));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for args in [&["-p", "a", "b"][..], &["-y", "--approval-mode", "default", "x"], &["--acp", "-p", "x"]] {
+            let args = std::iter::once(&"convoke").chain(args);
+            assert_eq!(Cli::try_parse_from(args).unwrap_err().kind(), clap::error::ErrorKind::ArgumentConflict);
+        }
+    }
+}

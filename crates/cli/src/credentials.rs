@@ -1,0 +1,97 @@
+//! Which model provider the user has, from environment and settings.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use convoke_models::{FakeMode, FakeScript, GeminiOptions, OpenAiOptions, Options, Provider};
+use convoke_protocol::ExitCode;
+use secrecy::SecretString;
+
+use crate::args::AgentArgs;
+use crate::environment::Environment;
+use crate::failure::Exit;
+use crate::settings::Settings;
+
+/// What to say to somebody who has no model yet.
+pub(crate) const NO_CREDENTIAL: &str = "\
+no model to talk to. Three ways to get one:
+  1. GEMINI_API_KEY=…                          a key of the Gemini API
+  2. OPENAI_API_KEY=… [OPENAI_MODEL=…]         a key of OpenAI, or of a server that speaks its API (OPENAI_BASE_URL=…)
+  3. OPENAI_BASE_URL=… OPENAI_MODEL=…          a local server without a key: Ollama, vLLM, llama.cpp
+Without any: `convoke demo` shows everything with a scripted model.";
+
+/// Variables that hold credentials: children of the agent and of the daemon never see them.
+pub(crate) const SECRET_VARIABLES: &[&str] =
+    &["GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY", "QWEN_SERVER_TOKEN", "CONVOKE_TOKEN"];
+
+/// A provider and the model to ask.
+pub(crate) struct ModelChoice {
+    pub(crate) options: Options,
+    pub(crate) model: String,
+}
+
+/// Finds the provider. Command line over environment over settings.
+pub(crate) fn choose(args: &AgentArgs, environment: &Environment, settings: &Settings) -> Result<ModelChoice, Exit> {
+    let named = |variable: &str| {
+        args.model.as_deref().or_else(|| environment.get(variable)).or_else(|| settings.text("model.name"))
+    };
+    let openai_model =
+        || args.model.as_deref().or_else(|| environment.get("OPENAI_MODEL")).or_else(|| settings.text("openai.model"));
+    if args.embedded_story {
+        let script = FakeScript::embedded(include_str!("demo/story.jsonl"), true)
+            .map_err(|error| Exit::because(ExitCode::Failure, error))?;
+        let provider = Provider::Fake { script: Arc::new(script), mode: FakeMode::NonStrict };
+        return Ok(ModelChoice { options: Options::new(provider), model: "demo-story".to_owned() });
+    }
+    let provider = real_provider(openai_model().is_some(), environment, settings)
+        .ok_or_else(|| Exit::because(ExitCode::Auth, NO_CREDENTIAL))?;
+    let model = match &provider {
+        Provider::OpenAi(_) => openai_model().map(ToOwned::to_owned).ok_or_else(|| {
+            Exit::because(
+                ExitCode::Auth,
+                "name the server's model with -m or OPENAI_MODEL (as well as OPENAI_BASE_URL)",
+            )
+        })?,
+        Provider::Gemini(_) | Provider::Fake { .. } => named("GEMINI_MODEL").unwrap_or("auto").to_owned(),
+    };
+    let provider = match (&args.fake_responses_non_strict, &args.fake_responses) {
+        (Some(path), _) => fake(path, FakeMode::NonStrict)?,
+        (None, Some(path)) => fake(path, FakeMode::Strict)?,
+        (None, None) => provider,
+    };
+    Ok(ModelChoice { options: Options { provider, record: args.record_responses.clone() }, model })
+}
+
+fn fake(path: &Path, mode: FakeMode) -> Result<Provider, Exit> {
+    let script = FakeScript::load(path).map_err(|error| Exit::because(ExitCode::Failure, error))?;
+    Ok(Provider::Fake { script: Arc::new(script), mode })
+}
+
+/// The provider that the environment has credentials for; with both, settings or the model's own variable decide.
+fn real_provider(has_openai_model: bool, environment: &Environment, settings: &Settings) -> Option<Provider> {
+    let gemini = || {
+        let key = environment.get("GEMINI_API_KEY")?;
+        let mut options = GeminiOptions { api_key: Some(SecretString::from(key)), ..GeminiOptions::default() };
+        if let Some(base) = environment.get("GOOGLE_GEMINI_BASE_URL") {
+            options.base_url = base.to_owned();
+        }
+        Some(Provider::Gemini(options))
+    };
+    let openai = || {
+        let key = environment.get("OPENAI_API_KEY");
+        let base = environment.get("OPENAI_BASE_URL").or_else(|| settings.text("openai.baseUrl"));
+        if key.is_none() && base.is_none() {
+            return None;
+        }
+        let mut options = OpenAiOptions::new(base.unwrap_or("https://api.openai.com/v1"));
+        options.api_key = key.map(SecretString::from);
+        Some(Provider::OpenAi(options))
+    };
+    match settings.text("security.auth.selectedType") {
+        Some("openai") => openai(),
+        Some("gemini-api-key") => gemini().or_else(openai),
+        // Whoever names a model for the one server and has a key for the other meant the former.
+        _ if has_openai_model && environment.get("OPENAI_MODEL").is_some() => openai().or_else(gemini),
+        _ => gemini().or_else(openai),
+    }
+}

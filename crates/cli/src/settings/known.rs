@@ -1,0 +1,46 @@
+//! The keys that mean something here. A dictionary: one line per key.
+
+use serde_json::{Map, Value};
+
+/// Dotted keys; everything below a key that ends in `.*` is free-form.
+const KNOWN: &[&str] = &[
+    "$schema",
+    "context.fileName",
+    "general.defaultApprovalMode",
+    "model.maxSessionTurns",
+    "model.name",
+    "openai.baseUrl",
+    "openai.model",
+    "output.format",
+    "policy.*",
+    "security.auth.selectedType",
+    "security.disableAlwaysAllow",
+    "security.disableYoloMode",
+    "security.folderTrust.enabled",
+    "tools.allowed",
+    "tools.exclude",
+    "tools.shell.inactivityTimeout",
+    "tools.truncateToolOutputThreshold",
+];
+
+/// The dotted keys of `layer` that mean nothing here.
+pub(super) fn unknown_keys(layer: &Map<String, Value>) -> Vec<String> {
+    let mut unknown = Vec::new();
+    collect("", layer, &mut unknown);
+    unknown
+}
+
+fn collect(prefix: &str, map: &Map<String, Value>, unknown: &mut Vec<String>) {
+    for (key, value) in map {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let free = KNOWN.iter().any(|known| known.strip_suffix(".*").is_some_and(|stem| stem == path));
+        if free || KNOWN.contains(&path.as_str()) {
+            continue;
+        }
+        let has_children = KNOWN.iter().any(|known| known.strip_prefix(&path).is_some_and(|r| r.starts_with('.')));
+        match value {
+            Value::Object(inner) if has_children => collect(&path, inner, unknown),
+            _ => unknown.push(path),
+        }
+    }
+}
