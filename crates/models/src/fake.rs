@@ -8,8 +8,9 @@
 //!
 //! Keys of our own, which upstream ignores:
 //!
-//! * `"match": {"lastContains": "text"}` – non-strict only: the line fits only if the JSON of the request's last
-//!   content contains the text. A line without it always fits.
+//! * `"match": {"lastContains": "text", "callContains": "text"}` – non-strict only, either or both: the line fits only
+//!   if the JSON of the request's last content, and that of the content before it (the calls that the last one
+//!   answers), contain the texts. A line without it always fits.
 //! * `"status": 429`, `"error": {…}|"text"`, `"headers": {"Retry-After": "2"}` – the call fails as if a server had
 //!   answered so; with a stream's `response` beside them, after its chunks.
 //! * `"delayMs": 20` – the wait before each chunk but the first.
@@ -77,9 +78,32 @@ struct Line {
     number: usize,
     method: String,
     response: Value,
-    last_contains: Option<String>,
+    rule: Option<Match>,
     failure: Option<ModelError>,
     delay: Duration,
+}
+
+/// When a line fits.
+#[derive(Clone, Debug, Default)]
+struct Match {
+    last_contains: Option<String>,
+    call_contains: Option<String>,
+}
+
+impl Match {
+    fn read(rule: &Value) -> Result<Self, String> {
+        let text = |key: &str| rule.get(key).and_then(Value::as_str).map(ToOwned::to_owned);
+        let read = Self { last_contains: text("lastContains"), call_contains: text("callContains") };
+        if read.last_contains.is_none() && read.call_contains.is_none() {
+            return Err("its 'match' has no 'lastContains' or 'callContains' text".to_owned());
+        }
+        Ok(read)
+    }
+
+    fn fits(&self, [before, last]: &[String; 2]) -> bool {
+        let within = |text: &Option<String>, content: &str| text.as_ref().is_none_or(|text| content.contains(text));
+        within(&self.last_contains, last) && within(&self.call_contains, before)
+    }
 }
 
 impl FakeScript {
@@ -102,8 +126,7 @@ impl FakeScript {
         Ok(Self { lines, looping: false })
     }
 
-    /// A script that comes with the program. If `looping`, a new prompt of the user starts over at the first line
-    /// when no line is left for it.
+    /// A script that comes with the program. If `looping`, each new prompt of the user starts over at the first line.
     pub fn embedded(text: &str, looping: bool) -> Result<Self, FakeScriptError> {
         Ok(Self { looping, ..Self::parse(text, "the embedded script")? })
     }
@@ -127,19 +150,16 @@ impl Line {
                 ))
             }
         };
-        let last_contains = match line.get("match") {
+        let rule = match line.get("match") {
             None | Some(Value::Null) => None,
-            Some(rule) => {
-                let text = rule.get("lastContains").and_then(Value::as_str);
-                Some(text.ok_or("its 'match' has no 'lastContains' text")?.to_owned())
-            }
+            Some(rule) => Some(Match::read(rule)?),
         };
         let delay = line.get("delayMs").and_then(Value::as_u64).map_or(Duration::ZERO, Duration::from_millis);
         Ok(Self {
             number,
             method,
             response: line.remove("response").unwrap_or(Value::Null),
-            last_contains,
+            rule,
             failure,
             delay,
         })
@@ -196,13 +216,10 @@ impl FakeGenerator {
     /// Takes the line for this call.
     fn take(&self, method: &str, request: &impl Asked) -> Result<&Line, ModelError> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = match self.find(&place, method, request) {
-            None if self.script.looping && request.is_fresh_prompt() => {
-                *place = Place { cursor: 0, taken: vec![false; self.script.lines.len()] };
-                self.find(&place, method, request)
-            }
-            found => found,
-        };
+        if self.script.looping && request.is_fresh_prompt() {
+            *place = Place { cursor: 0, taken: vec![false; self.script.lines.len()] };
+        }
+        let index = self.find(&place, method, request);
         let Some(line) = index.and_then(|index| self.script.lines.get(index)) else {
             let request = request.json();
             return Err(other(format!("No more mock responses for {method}, got request:\n{request}")));
@@ -224,9 +241,9 @@ impl FakeGenerator {
         if self.mode == FakeMode::Strict {
             return (place.cursor < self.script.lines.len()).then_some(place.cursor);
         }
-        let last = self.script.lines.iter().any(|line| line.last_contains.is_some()).then(|| request.last_content());
-        let fits = |line: &Line| match (&line.last_contains, &last) {
-            (Some(text), Some(last)) => last.contains(text.as_str()),
+        let contents = self.script.lines.iter().any(|line| line.rule.is_some()).then(|| request.last_contents());
+        let fits = |line: &Line| match (&line.rule, &contents) {
+            (Some(rule), Some(contents)) => rule.fits(contents),
             (Some(_), None) => false,
             (None, _) => true,
         };
@@ -257,8 +274,8 @@ fn other(message: String) -> ModelError {
 trait Asked {
     /// The request as upstream would print it.
     fn json(&self) -> String;
-    /// The last content's JSON.
-    fn last_content(&self) -> String;
+    /// The JSON of the last content, and before it that of the one before; empty where there is none.
+    fn last_contents(&self) -> [String; 2];
     /// Whether the user speaks last, and not a tool.
     fn is_fresh_prompt(&self) -> bool;
 }
@@ -268,8 +285,10 @@ impl Asked for LlmRequest {
         request_as_json(self)
     }
 
-    fn last_content(&self) -> String {
-        self.contents.last().map(as_json).unwrap_or_default()
+    fn last_contents(&self) -> [String; 2] {
+        let mut newest_first = self.contents.iter().rev().map(as_json);
+        let last = newest_first.next().unwrap_or_default();
+        [newest_first.next().unwrap_or_default(), last]
     }
 
     fn is_fresh_prompt(&self) -> bool {
@@ -284,8 +303,8 @@ impl Asked for EmbedRequest {
         as_json(self)
     }
 
-    fn last_content(&self) -> String {
-        self.texts.last().map(as_json).unwrap_or_default()
+    fn last_contents(&self) -> [String; 2] {
+        [String::new(), self.texts.last().map(as_json).unwrap_or_default()]
     }
 
     fn is_fresh_prompt(&self) -> bool {

@@ -98,7 +98,7 @@ fn a_bad_line_is_named() {
         ("[]", "it is not an object"),
         ("{}", "it has no 'method'"),
         (r#"{"method":"x","status":"429"}"#, "its 'status' is not an HTTP status"),
-        (r#"{"method":"x","match":{}}"#, "its 'match' has no 'lastContains' text"),
+        (r#"{"method":"x","match":{}}"#, "its 'match' has no 'lastContains' or 'callContains' text"),
     ] {
         let error = FakeScript::parse(&format!("\n{}\n{line}", stream_line("a")), "dir/f.jsonl").unwrap_err();
         assert_eq!(error.to_string(), format!("read the fake response in dir/f.jsonl, line 3: {reason}"));
@@ -132,6 +132,24 @@ async fn lines_are_chosen_by_the_last_content() {
     assert_eq!(stream(&fake, tool_result()).await, Ok("after f".into()));
     let strict = generator(&text, FakeMode::Strict);
     assert_eq!(stream(&strict, hi()).await, Ok("after f".into()), "strict ignores the rule");
+}
+
+#[tokio::test]
+async fn lines_are_chosen_by_the_call_that_was_answered() {
+    let mut line: Value = serde_json::from_str(&stream_line("after read")).unwrap();
+    line["match"] = json!({"callContains": "read_file", "lastContains": "functionResponse"});
+    let call = |name: &str| {
+        let call = FunctionCall { id: None, name: name.into(), args: json!({}) };
+        Arc::new(Content { role: Role::Model, parts: vec![Part::call(&call)] })
+    };
+    let asked = |name: &str| {
+        let mut request = LlmRequest::clone(&tool_result());
+        request.contents.insert(0, call(name));
+        Arc::new(request)
+    };
+    let fake = generator(&line.to_string(), FakeMode::NonStrict);
+    assert!(stream(&fake, asked("write_file")).await.is_err());
+    assert_eq!(stream(&fake, asked("read_file")).await, Ok("after read".into()));
 }
 
 #[tokio::test]
