@@ -140,7 +140,7 @@ pub async fn run_scripted_agent(
         agent.rubbish().await;
     }
     if agent.0.script.endless_line {
-        tasks.spawn(agent.clone().endless_line());
+        agent.clone().endless_line().await;
     }
     let mut input = BufReader::new(input).lines();
     loop {

@@ -57,12 +57,16 @@ struct Queued {
 pub struct AgentEvents {
     queue: mpsc::Receiver<Queued>,
     taken: watch::Sender<u64>,
+    exited: bool,
     _close: DropGuard,
 }
 
 impl AgentEvents {
     /// The next event; `None` after [`ChildEvent::Exited`]. Cancel-safe.
     pub async fn recv(&mut self) -> Option<ChildEvent> {
+        if self.exited {
+            return None;
+        }
         let queued = self.queue.recv().await?;
         Some(self.take(queued))
     }
@@ -73,7 +77,8 @@ impl AgentEvents {
         Some(self.take(queued))
     }
 
-    fn take(&self, queued: Queued) -> ChildEvent {
+    fn take(&mut self, queued: Queued) -> ChildEvent {
+        self.exited = matches!(queued.event, ChildEvent::Exited(_));
         self.taken.send_modify(|taken| *taken += 1);
         queued.event
     }
@@ -110,7 +115,8 @@ pub(super) fn queue(line_bytes_max: usize, closing: &CancellationToken) -> (Publ
     let (sender, receiver) = mpsc::channel(EVENTS_MAX);
     let (taken_sender, taken) = watch::channel(0);
     let bytes_max = EVENT_BYTES_MAX.max(line_bytes_max).div_ceil(BYTES_UNIT);
-    let events = AgentEvents { queue: receiver, taken: taken_sender, _close: closing.clone().drop_guard() };
+    let events =
+        AgentEvents { queue: receiver, taken: taken_sender, exited: false, _close: closing.clone().drop_guard() };
     let publisher = Publisher {
         queue: sender,
         bytes: Arc::new(Semaphore::new(bytes_max)),

@@ -123,11 +123,7 @@ impl Gate {
     }
 
     /// Hands a request that the SDK read to the owner, or refuses it: this client offers no other methods.
-    pub(super) fn request(
-        &self,
-        request: sdk::UntypedMessage,
-        responder: sdk::v1::Responder,
-    ) -> Result<(), sdk::Error> {
+    pub(super) fn request(&self, request: sdk::UntypedMessage, responder: sdk::Responder) -> Result<(), sdk::Error> {
         let id = responder.raw_id().clone();
         let slot = self.lock().slot.take();
         let result = match (slot, request.method.as_str()) {

@@ -32,13 +32,13 @@ pub struct PermissionAsk {
 /// An answer to an agent that is gone, or to a question that it withdrew, goes nowhere.
 #[derive(Debug)]
 pub struct PermissionReply {
-    responder: Option<sdk::v1::Responder>,
+    responder: Option<sdk::Responder>,
     withdrawn: sdk::RequestCancellation,
     settled: CancellationToken,
 }
 
 impl PermissionReply {
-    pub(super) fn new(responder: sdk::v1::Responder) -> Self {
+    pub(super) fn new(responder: sdk::Responder) -> Self {
         Self { withdrawn: responder.cancellation(), responder: Some(responder), settled: CancellationToken::new() }
     }
 
@@ -83,7 +83,7 @@ impl Drop for PermissionReply {
     }
 }
 
-fn respond(responder: Option<sdk::v1::Responder>, answer: Result<Value, RpcError>) {
+fn respond(responder: Option<sdk::Responder>, answer: Result<Value, RpcError>) {
     let Some(responder) = responder else { return };
     if let Err(error) = responder.respond_with_result(answer.map_err(Into::into)) {
         tracing::debug!(code = error.code.value(), "a permission answer found no agent");

@@ -27,7 +27,7 @@ use super::intake::Gate;
 use super::process::Process;
 
 /// The SDK's handle on a connection.
-pub(super) type Connection = sdk::v1::ConnectionTo<sdk::Agent>;
+pub(super) type Connection = sdk::ConnectionTo<sdk::Agent>;
 
 /// Runs the SDK's side of a connection until `stop`, handing its handle out through `ready`.
 pub(super) async fn drive(
@@ -36,8 +36,9 @@ pub(super) async fn drive(
     ready: oneshot::Sender<Connection>,
     stop: CancellationToken,
 ) -> Option<EndCause> {
-    let connection = sdk::Client.v1().name("convoke").on_receive_dispatch(
-        async move |message: sdk::v1::Dispatch, _: Connection| match message {
+    // Without the SDK's own look at versions: the handshake is judged in one place, by whoever reads the answer.
+    let connection = sdk::Builder::new(sdk::Client).name("convoke").on_receive_dispatch(
+        async move |message: sdk::Dispatch, _: Connection| match message {
             sdk::Dispatch::Request(request, responder) => {
                 gate.request(request, responder)?;
                 Ok(sdk::Handled::Yes)
@@ -124,7 +125,11 @@ pub(super) async fn run(
     let deadline = Instant::now() + own.grace;
     // The rest of the answers goes out and stdin closes, while the intake keeps the agent's stdout flowing.
     let _ = timeout_at(deadline, drain(&mut parts, intake)).await;
-    let _ = timeout_at(deadline, exited(own.process.as_mut())).await;
+    let _ = match own.process.as_mut() {
+        Some(process) => timeout_at(deadline, process.exited()).await,
+        // Pipes without a process end by closing.
+        None => timeout_at(deadline, async { while parts.join_next().await.is_some() {} }).await,
+    };
     parts.abort_all();
     let (exit_code, signal, stderr_tail) = match own.process.take() {
         Some(process) => process.end().await,
@@ -141,7 +146,6 @@ pub(super) async fn run(
 async fn exited(process: Option<&mut Process>) {
     match process {
         Some(process) => process.exited().await,
-        // Pipes without a process end by closing.
         None => std::future::pending().await,
     }
 }
