@@ -1,0 +1,591 @@
+//! Who runs the sessions? The agents' owner: starts them, carries the bridge's orders to them and what they say back.
+//!
+//! ```text
+//! Driver ─ Agents::prompt, cancel … ─▶ orders ─▶ keeper (one task per agent) ─▶ AgentChild
+//!    ◀── Agents::take: Inputs ◀────── reports ◀──┘ ◀── AgentEvents
+//! ```
+//! One agent runs the workspace's sessions. It is started ahead of the first session, again when one is wanted after it
+//! died, and ended when it had none for a while. This module knows ACP's ids; the bridge knows only ours.
+
+mod keeper;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use convoke_acp::{ChildEvent, Exit, PermissionAsk, PermissionReply, RpcError};
+use convoke_bridge::{
+    AgentKey, CreationId, Input, ReplyKey, Resolution, SessionProfile, StartFailure, StartKind, TurnOutcome,
+};
+use convoke_protocol::{ApprovalMode, ClientId, PromptId, RequestId, SessionId};
+use convoke_stdx::guard::Spawner;
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::options::{AgentSource, DaemonLimits};
+
+/// Orders that wait for one agent: a start, a prompt, a cancel and a close for each of 800 sessions, and some more.
+/// An agent that is this far behind takes nothing any more.
+const ORDERS_MAX: usize = 4096;
+
+/// Events of sessions that are being started, kept until their start is answered: a whole replayed history. Source:
+/// daemon specification §a, `--max-journal-events`.
+const EARLY_MAX: usize = 10_000;
+
+/// What the keeper of an agent is asked to do.
+pub(crate) enum Order {
+    /// A new session.
+    New {
+        /// For whom.
+        creation: CreationId,
+        /// The id it should have.
+        wish: Option<SessionId>,
+        /// The mode it should start in.
+        mode: ApprovalMode,
+    },
+    /// A stored session.
+    Load {
+        /// For whom.
+        creation: CreationId,
+        /// Which.
+        session: SessionId,
+    },
+    /// A turn.
+    Prompt {
+        /// The agent's session.
+        session: SessionId,
+        /// Our turn.
+        prompt_id: PromptId,
+        /// ACP content blocks.
+        blocks: Vec<Value>,
+    },
+    /// The end of the running turn.
+    Cancel {
+        /// The agent's session.
+        session: SessionId,
+    },
+    /// The end of a session.
+    Close {
+        /// The agent's session.
+        session: SessionId,
+    },
+    /// Another mode.
+    SetMode(ModeOrder),
+    /// A notice when the agent takes a question back.
+    Watch(ReplyKey, convoke_acp::Withdrawal),
+}
+
+/// A client's wish for another approval mode.
+pub(crate) struct ModeOrder {
+    /// Our session.
+    pub(crate) session: SessionId,
+    /// The agent's session.
+    pub(crate) agent_session: SessionId,
+    /// Who wishes it.
+    pub(crate) originator: Option<ClientId>,
+    /// The mode.
+    pub(crate) mode: ApprovalMode,
+    /// The agent's name of it.
+    pub(crate) mode_id: String,
+    /// Who waits: gets the mode before, or why it stays.
+    pub(crate) reply: oneshot::Sender<Result<ApprovalMode, StartFailure>>,
+}
+
+/// What a keeper tells.
+pub(crate) enum Report {
+    /// The agent shook hands.
+    Up,
+    /// The agent did not start.
+    NotUp(StartFailure),
+    /// The agent says something, its end included.
+    Said(ChildEvent),
+    /// A session was started, or not.
+    Started {
+        /// For whom.
+        creation: CreationId,
+        /// What came of it.
+        result: Result<Started, StartFailure>,
+    },
+    /// A turn ended.
+    TurnEnded {
+        /// The agent's session.
+        session: SessionId,
+        /// Our turn.
+        prompt_id: PromptId,
+        /// How.
+        outcome: TurnOutcome,
+    },
+    /// A question was taken back.
+    Withdrawn(ReplyKey),
+    /// The mode was set, or not.
+    ModeSet(ModeOrder, Result<(), StartFailure>),
+}
+
+/// A session as its agent made it.
+pub(crate) struct Started {
+    /// The agent's id of it.
+    pub(crate) agent_session: SessionId,
+    /// Ours, if it was asked for by id.
+    pub(crate) wish: Option<SessionId>,
+    /// Its model.
+    pub(crate) model_id: Option<String>,
+    /// Its mode.
+    pub(crate) mode: ApprovalMode,
+    /// The agent's names of the modes it offers.
+    pub(crate) mode_ids: Vec<(ApprovalMode, String)>,
+}
+
+/// How agents are made.
+#[derive(Clone, Debug)]
+pub(crate) struct AgentsOptions {
+    pub(crate) source: AgentSource,
+    pub(crate) spawner: Spawner,
+    pub(crate) workspace: PathBuf,
+    pub(crate) limits: DaemonLimits,
+    pub(crate) approval_mode: ApprovalMode,
+    pub(crate) version: String,
+}
+
+/// Owns every agent.
+pub(crate) struct Agents {
+    options: Arc<AgentsOptions>,
+    live: BTreeMap<AgentKey, Agent>,
+    /// The one that gets new sessions.
+    current: Option<AgentKey>,
+    keys: u64,
+    replies: BTreeMap<ReplyKey, (AgentKey, PermissionReply)>,
+    reply_keys: u64,
+    reports: mpsc::Sender<(AgentKey, Report)>,
+    keepers: JoinSet<()>,
+    /// What an order that could not be given comes to.
+    failed: Vec<Input>,
+    /// Whether every agent so far ended by itself when it was asked to.
+    clean: bool,
+}
+
+struct Agent {
+    orders: mpsc::Sender<Order>,
+    stop: CancellationToken,
+    up: bool,
+    starting: BTreeSet<CreationId>,
+    /// By the agent's ids.
+    sessions: BTreeMap<SessionId, Hosted>,
+    early: VecDeque<ChildEvent>,
+    idle_since: Instant,
+}
+
+struct Hosted {
+    session: SessionId,
+    mode: ApprovalMode,
+    mode_ids: Vec<(ApprovalMode, String)>,
+}
+
+impl Agents {
+    /// No agents yet; keepers report to `reports`.
+    pub(crate) fn new(options: AgentsOptions, reports: mpsc::Sender<(AgentKey, Report)>) -> Self {
+        Self {
+            options: Arc::new(options),
+            live: BTreeMap::new(),
+            current: None,
+            keys: 0,
+            replies: BTreeMap::new(),
+            reply_keys: 0,
+            reports,
+            keepers: JoinSet::new(),
+            failed: Vec::new(),
+            clean: true,
+        }
+    }
+
+    /// Starts an agent, unless there is one.
+    pub(crate) fn preheat(&mut self) -> AgentKey {
+        if let Some(key) = self.current {
+            return key;
+        }
+        self.keys += 1;
+        let key = AgentKey(self.keys);
+        let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+        let stop = CancellationToken::new();
+        let agent = Agent {
+            orders,
+            stop: stop.clone(),
+            up: false,
+            starting: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+            early: VecDeque::new(),
+            idle_since: Instant::now(),
+        };
+        self.live.insert(key, agent);
+        self.current = Some(key);
+        // Keepers that ended leave their slots here.
+        while self.keepers.try_join_next().is_some() {}
+        self.keepers.spawn(keeper::keep(key, Arc::clone(&self.options), inbox, self.reports.clone(), stop));
+        key
+    }
+
+    /// Whether the agent for new sessions has shaken hands.
+    pub(crate) fn is_up(&self) -> bool {
+        self.current.and_then(|key| self.live.get(&key)).is_some_and(|agent| agent.up)
+    }
+
+    /// Whether no agent is left.
+    pub(crate) fn are_gone(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// Whether every agent so far ended by itself when it was asked to.
+    pub(crate) fn ended_cleanly(&self) -> bool {
+        self.clean
+    }
+
+    /// Asks every agent to end.
+    pub(crate) fn stop_all(&mut self) {
+        self.current = None;
+        for agent in self.live.values() {
+            agent.stop.cancel();
+        }
+    }
+
+    /// Asks agents to end that had no session for a while.
+    pub(crate) fn stop_idle(&mut self, now: Instant) {
+        let Some(idle) = self.options.limits.agent_idle else { return };
+        for (key, agent) in &mut self.live {
+            if !agent.sessions.is_empty() || !agent.starting.is_empty() {
+                agent.idle_since = now;
+            } else if now.saturating_duration_since(agent.idle_since) >= idle && !agent.stop.is_cancelled() {
+                tracing::info!(agent = key.0, "ending an agent without sessions");
+                agent.stop.cancel();
+                self.current = self.current.filter(|current| current != key);
+            }
+        }
+    }
+
+    /// Orders that could not be given, as what the bridge has to know.
+    pub(crate) fn take_failed(&mut self) -> Vec<Input> {
+        std::mem::take(&mut self.failed)
+    }
+
+    /// Starts a session.
+    pub(crate) fn start_session(&mut self, creation: CreationId, start: StartKind) {
+        let key = self.preheat();
+        let order = match start {
+            StartKind::New { session, profile } => {
+                let SessionProfile { approval_mode, model_service_id: _, source_type: _, source_id: _ } = profile;
+                Order::New { creation, wish: session, mode: approval_mode.unwrap_or(self.options.approval_mode) }
+            }
+            StartKind::Restore { session } => Order::Load { creation, session },
+        };
+        if let Some(agent) = self.live.get_mut(&key) {
+            agent.starting.insert(creation);
+        }
+        if !self.order(key, order) {
+            let failure = StartFailure::Unavailable { message: "it takes no more orders".to_owned() };
+            self.failed.push(Input::SessionStartFailed { creation, failure });
+        }
+    }
+
+    /// Sends a prompt.
+    pub(crate) fn start_turn(&mut self, key: AgentKey, session: &SessionId, prompt_id: PromptId, blocks: Vec<Value>) {
+        let sent = self.agent_session(key, session).is_some_and(|agent_session| {
+            let order = Order::Prompt { session: agent_session, prompt_id: prompt_id.clone(), blocks };
+            self.order(key, order)
+        });
+        if !sent && self.live.contains_key(&key) {
+            let message = "the agent takes no more prompts".to_owned();
+            let outcome = TurnOutcome::Failed { message, code: None };
+            self.failed.push(Input::TurnEnded { session: session.clone(), prompt_id, outcome });
+        }
+    }
+
+    /// Asks for the end of a turn.
+    pub(crate) fn cancel_turn(&mut self, key: AgentKey, session: &SessionId) {
+        if let Some(session) = self.agent_session(key, session) {
+            self.order(key, Order::Cancel { session });
+        }
+    }
+
+    /// Ends a session.
+    pub(crate) fn close_session(&mut self, key: AgentKey, session: &SessionId) {
+        let Some(agent_session) = self.agent_session(key, session) else { return };
+        if let Some(agent) = self.live.get_mut(&key) {
+            agent.sessions.remove(&agent_session);
+            agent.idle_since = Instant::now();
+        }
+        self.order(key, Order::Close { session: agent_session });
+    }
+
+    /// Answers a question; a dead agent hears nothing.
+    pub(crate) fn resolve(&mut self, reply: ReplyKey, resolution: Resolution) {
+        let Some((_, reply)) = self.replies.remove(&reply) else { return };
+        match resolution {
+            Resolution::Selected { option_id, extras } => {
+                let extras = match extras {
+                    Some(Value::Object(fields)) => fields,
+                    Some(_) | None => Map::new(),
+                };
+                reply.selected_with(&option_id, extras);
+            }
+            Resolution::Cancelled(reason) => reply.cancelled(Some(reason.name())),
+            Resolution::SentinelCollision => reply.error(RpcError {
+                code: -32602,
+                message: "the option id \"__cancelled__\" is reserved".to_owned(),
+                data: None,
+            }),
+        }
+    }
+
+    /// Asks the agent for another mode.
+    pub(crate) fn set_mode(
+        &mut self,
+        key: AgentKey,
+        session: &SessionId,
+        originator: Option<ClientId>,
+        mode: ApprovalMode,
+        reply: oneshot::Sender<Result<ApprovalMode, StartFailure>>,
+    ) {
+        let agent_session = self.agent_session(key, session);
+        let hosted = agent_session.as_ref().and_then(|id| self.live.get(&key)?.sessions.get(id));
+        let (Some(agent_session), Some(hosted)) = (agent_session, hosted) else { return };
+        let Some((_, mode_id)) = hosted.mode_ids.iter().find(|(offered, _)| *offered == mode) else {
+            let message = format!("the agent has no mode \"{}\"", mode.wire());
+            // Whoever waited may be gone; then no one needs to know.
+            let _ = reply.send(Err(StartFailure::Agent { code: -32602, message, data: None }));
+            return;
+        };
+        let order =
+            ModeOrder { session: session.clone(), agent_session, originator, mode, mode_id: mode_id.clone(), reply };
+        self.order(key, Order::SetMode(order));
+    }
+
+    fn agent_session(&self, key: AgentKey, session: &SessionId) -> Option<SessionId> {
+        let agent = self.live.get(&key)?;
+        agent.sessions.iter().find(|(_, hosted)| hosted.session == *session).map(|(id, _)| id.clone())
+    }
+
+    /// Gives an order; one that can't be given ends the agent.
+    fn order(&mut self, key: AgentKey, order: Order) -> bool {
+        let Some(agent) = self.live.get(&key) else { return false };
+        let sent = agent.orders.try_send(order).is_ok();
+        if !sent {
+            tracing::warn!(agent = key.0, "an agent does not take its orders; ending it");
+            agent.stop.cancel();
+            self.current = self.current.filter(|current| *current != key);
+        }
+        sent
+    }
+
+    /// Takes what a keeper told, and appends what the bridge has to know.
+    ///
+    /// What an agent says after its end is dropped.
+    pub(crate) fn take(&mut self, key: AgentKey, report: Report, out: &mut Vec<Input>) {
+        let Some(agent) = self.live.get_mut(&key) else { return };
+        match report {
+            Report::Up => agent.up = true,
+            Report::NotUp(failure) => self.gone(key, &failure, None, out),
+            Report::Said(ChildEvent::Exited(exit)) => {
+                tracing::info!(agent = key.0, %exit, "an agent ended");
+                let failure = StartFailure::Unavailable { message: exit.to_string() };
+                self.gone(key, &failure, Some(&exit), out);
+            }
+            Report::Said(event) => self.said(key, event, out),
+            Report::Started { creation, result } => self.started(key, creation, result, out),
+            Report::TurnEnded { session, prompt_id, outcome } => {
+                if let Some(hosted) = agent.sessions.get(&session) {
+                    out.push(Input::TurnEnded { session: hosted.session.clone(), prompt_id, outcome });
+                }
+            }
+            Report::Withdrawn(reply) => out.push(Input::PermissionWithdrawn { reply }),
+            Report::ModeSet(order, result) => self.mode_set(key, order, result, out),
+        }
+    }
+
+    fn gone(&mut self, key: AgentKey, failure: &StartFailure, exit: Option<&Exit>, out: &mut Vec<Input>) {
+        let Some(agent) = self.live.remove(&key) else { return };
+        self.current = self.current.filter(|current| *current != key);
+        for creation in agent.starting {
+            out.push(Input::SessionStartFailed { creation, failure: failure.clone() });
+        }
+        self.replies.retain(|_, (owner, _)| *owner != key);
+        let signal = exit.and_then(|exit| exit.signal);
+        // An agent behind two streams has no status and can't be killed.
+        self.clean &= !agent.stop.is_cancelled() || signal.is_none();
+        out.push(Input::AgentGone {
+            agent: key,
+            exit_code: exit.and_then(|exit| exit.exit_code),
+            signal: signal.map(signal_name),
+        });
+    }
+
+    fn started(
+        &mut self,
+        key: AgentKey,
+        creation: CreationId,
+        result: Result<Started, StartFailure>,
+        out: &mut Vec<Input>,
+    ) {
+        let Some(agent) = self.live.get_mut(&key) else { return };
+        agent.starting.remove(&creation);
+        agent.idle_since = Instant::now();
+        let result = result.and_then(|started| {
+            let known = agent.sessions.contains_key(&started.agent_session);
+            let message = "it gave a session the id of another one".to_owned();
+            if known { Err(StartFailure::Unavailable { message }) } else { Ok(started) }
+        });
+        let agent_session = match result {
+            Err(failure) => {
+                out.push(Input::SessionStartFailed { creation, failure });
+                None
+            }
+            Ok(Started { agent_session, wish, model_id, mode, mode_ids }) => {
+                let session = wish.unwrap_or_else(|| session_id(&agent_session));
+                let hosted = Hosted { session: session.clone(), mode, mode_ids };
+                agent.sessions.insert(agent_session.clone(), hosted);
+                out.push(Input::SessionStarted {
+                    creation,
+                    session,
+                    agent: key,
+                    epoch: Uuid::new_v4().to_string(),
+                    created_wall_ms: None,
+                    model_id,
+                    approval_mode: mode,
+                });
+                Some(agent_session)
+            }
+        };
+        // What the agent said about the session before it told its id belongs right after its start.
+        let none_left = agent.starting.is_empty();
+        for event in std::mem::take(&mut agent.early) {
+            let about = agent_session.is_some() && session_of(&event) == agent_session.as_ref();
+            if about {
+                self.said(key, event, out);
+            } else if !none_left && let Some(agent) = self.live.get_mut(&key) {
+                agent.early.push_back(event);
+            }
+        }
+    }
+
+    fn said(&mut self, key: AgentKey, event: ChildEvent, out: &mut Vec<Input>) {
+        let Some(agent) = self.live.get_mut(&key) else { return };
+        let hosted = session_of(&event).and_then(|id| agent.sessions.get_mut(id));
+        let Some(hosted) = hosted else {
+            // Dropping a question answers it as cancelled.
+            if !agent.starting.is_empty() && agent.early.len() < EARLY_MAX {
+                agent.early.push_back(event);
+            }
+            return;
+        };
+        let session = hosted.session.clone();
+        match event {
+            ChildEvent::Update(update) => {
+                let Ok(update) = serde_json::from_str::<Value>(update.update.get()) else { return };
+                let mode = current_mode(&update).filter(|mode| *mode != hosted.mode);
+                out.push(Input::Update { session: session.clone(), update });
+                if let Some(mode) = mode {
+                    hosted.mode = mode;
+                    out.push(Input::ApprovalModeChanged { session, originator: None, mode, persisted: false });
+                }
+            }
+            ChildEvent::PermissionRequest(ask) => self.asked(key, session, *ask, out),
+            ChildEvent::Exited(_) => {}
+        }
+    }
+
+    fn asked(&mut self, key: AgentKey, session: SessionId, ask: PermissionAsk, out: &mut Vec<Input>) {
+        let PermissionAsk { session_id: _, tool_call, options, meta: _, reply: answer } = ask;
+        self.reply_keys += 1;
+        let reply = ReplyKey(self.reply_keys);
+        let withdrawal = answer.withdrawal();
+        self.replies.insert(reply, (key, answer));
+        let options = match options {
+            Value::Array(options) => options,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => Vec::new(),
+        };
+        let request = RequestId(Uuid::new_v4().to_string());
+        out.push(Input::PermissionRequested { session, request, reply, tool_call, options });
+        self.order(key, Order::Watch(reply, withdrawal));
+    }
+
+    fn mode_set(&mut self, key: AgentKey, order: ModeOrder, result: Result<(), StartFailure>, out: &mut Vec<Input>) {
+        let ModeOrder { session, agent_session, originator, mode, mode_id: _, reply } = order;
+        let hosted = self.live.get_mut(&key).and_then(|agent| agent.sessions.get_mut(&agent_session));
+        let Some(hosted) = hosted else { return };
+        let result = result.map(|()| std::mem::replace(&mut hosted.mode, mode));
+        if result.is_ok() {
+            out.push(Input::ApprovalModeChanged { session, originator, mode, persisted: false });
+        }
+        // Whoever waited may be gone; the event tells everyone.
+        let _ = reply.send(result);
+    }
+}
+
+fn session_of(event: &ChildEvent) -> Option<&SessionId> {
+    match event {
+        ChildEvent::Update(update) => Some(&update.session_id),
+        ChildEvent::PermissionRequest(ask) => Some(&ask.session_id),
+        ChildEvent::Exited(_) => None,
+    }
+}
+
+/// The mode that an update announces: ACP's `current_mode_update`.
+fn current_mode(update: &Value) -> Option<ApprovalMode> {
+    let kind = update.get("sessionUpdate")?.as_str()?;
+    let mode = update.get("currentModeId")?.as_str()?;
+    (kind == "current_mode_update").then(|| ApprovalMode::parse(mode)).flatten()
+}
+
+/// Our id of a session: the agent's, where it is a UUID, else a new one.
+fn session_id(agent_session: &SessionId) -> SessionId {
+    let canonical = Uuid::try_parse(agent_session.as_str()).ok().map(|id| id.to_string());
+    match canonical {
+        Some(id) if id == agent_session.as_str() => agent_session.clone(),
+        _ => SessionId(Uuid::new_v4().to_string()),
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        other => return format!("SIG{other}"),
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ids_of_agents_are_kept_where_they_are_uuids() {
+        let uuid = SessionId::from("550e8400-e29b-41d4-a716-446655440000");
+        assert_eq!(session_id(&uuid), uuid);
+        for odd in ["session-1", "550E8400-E29B-41D4-A716-446655440000", "", "../../etc"] {
+            let ours = session_id(&SessionId::from(odd));
+            assert_ne!(ours.as_str(), odd);
+            assert!(Uuid::try_parse(ours.as_str()).is_ok());
+        }
+    }
+
+    #[test]
+    fn modes_are_read_from_their_own_update_only() {
+        let update = |kind: &str, mode: &str| json!({"sessionUpdate": kind, "currentModeId": mode});
+        assert_eq!(current_mode(&update("current_mode_update", "autoEdit")), Some(ApprovalMode::AutoEdit));
+        assert_eq!(current_mode(&update("current_mode_update", "architect")), None);
+        assert_eq!(current_mode(&update("agent_message_chunk", "yolo")), None);
+    }
+}

@@ -1,0 +1,422 @@
+//! The one task that owns the bridge: what happened, one step of the bridge, everything it wants done; again.
+//!
+//! ```text
+//! routes ── Handle ──▶ commands ─┐                     ┌─▶ answers to routes
+//! agents ── reports ────────────▶│ Wake ─ handle ─ out ├─▶ StreamWriters, woken once per round
+//! streams ─ Feedback ───────────▶│                     ├─▶ Agents
+//! deadline, pulse, shutdown ────▶┘                     └─▶ audit, log
+//! ```
+//! It decides nothing about sessions, votes or queues. Queues to it are bounded, and whoever fills them waits: a route
+//! its turn, an agent the emptying of its pipe.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use convoke_bridge::{
+    AgentKey, Answer, Bridge, CallId, Input, LogLevel, Output, Refusal, StartFailure, SubscribeRequest, SubscriberId,
+};
+use convoke_protocol::{ApprovalMode, ClientId, SessionId};
+use convoke_stdx::Clock;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::agents::{Agents, AgentsOptions, Report};
+use crate::audit_log::AuditLog;
+use crate::options::DaemonLimits;
+use crate::stream::{self, Feedback, StreamReader, StreamWriter};
+
+/// Calls of routes that wait for the driver: one per connection, and there are 256 of them by default.
+const COMMANDS_MAX: usize = 256;
+
+/// Reports of agents that wait for the driver; what does not fit stays in the agents' own bounded queues.
+const REPORTS_MAX: usize = 256;
+
+/// Most wakes that are handled before readers are woken: a burst is then one write per reader, and no reader waits for
+/// more than a few hundred microseconds of handling.
+const ROUND_MAX: usize = 64;
+
+/// The waiting side of a call.
+type Waiting = oneshot::Sender<Result<Answer, Refusal>>;
+
+/// What a look at the daemon shows.
+pub(crate) struct View<'a> {
+    /// The bridge.
+    pub(crate) bridge: &'a Bridge,
+    /// Whether the agent for new sessions is up.
+    pub(crate) agent_up: bool,
+    /// Milliseconds since the Unix epoch, now.
+    pub(crate) wall_ms: u64,
+    /// When the last call came in; `None` before the first.
+    pub(crate) last_call_wall_ms: Option<u64>,
+    /// Since the daemon started.
+    pub(crate) uptime: Duration,
+}
+
+enum Command {
+    Call { call: CallId, input: Input, reply: Waiting },
+    Subscribe { call: CallId, input: Input, writer: StreamWriter, subscriber: SubscriberId, reply: Waiting },
+    Tell(Input),
+    Look(Box<dyn FnOnce(&View<'_>) + Send>),
+    SetMode { session: SessionId, client: Option<ClientId>, mode: ApprovalMode, reply: ModeReply },
+}
+
+type ModeReply = oneshot::Sender<Result<oneshot::Receiver<Result<ApprovalMode, StartFailure>>, Refusal>>;
+
+/// Everything that wakes the driver.
+enum Wake {
+    Command(Command),
+    Report(AgentKey, Report),
+    ReaderGone,
+    Deadline,
+    Pulse,
+    StallCheck,
+    Shutdown,
+    ShutdownDeadline,
+}
+
+/// How routes reach the driver.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    commands: mpsc::Sender<Command>,
+    ids: Arc<AtomicU64>,
+    feedback: Arc<Feedback>,
+}
+
+impl Handle {
+    fn id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Makes a call and waits for its answer. Dropping the future gives up the answer, not the call.
+    pub(crate) async fn call(&self, input: impl FnOnce(CallId) -> Input) -> Result<Answer, Refusal> {
+        let call = CallId(self.id());
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Call { call, input: input(call), reply }).await?;
+        answer.await.unwrap_or(Err(Refusal::Draining))
+    }
+
+    /// Opens an event stream on a connection that `destroy` ends.
+    pub(crate) async fn subscribe(
+        &self,
+        session: SessionId,
+        destroy: CancellationToken,
+        request: impl FnOnce(SubscriberId) -> SubscribeRequest,
+    ) -> Result<(Answer, StreamReader), Refusal> {
+        let call = CallId(self.id());
+        let subscriber = SubscriberId(self.id());
+        let (writer, reader) = stream::stream(subscriber, &self.feedback, destroy);
+        let input = Input::Subscribe { call, session, request: request(subscriber) };
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Subscribe { call, input, writer, subscriber, reply }).await?;
+        let answer = answer.await.unwrap_or(Err(Refusal::Draining))?;
+        Ok((answer, reader))
+    }
+
+    /// Tells something that has no answer.
+    pub(crate) async fn tell(&self, input: Input) -> Result<(), Refusal> {
+        self.send(Command::Tell(input)).await
+    }
+
+    /// Looks at the daemon between two steps.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&View<'_>) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (reply, seen) = oneshot::channel();
+        // Whoever asked may be gone.
+        let look = Box::new(move |view: &View<'_>| drop(reply.send(look(view))));
+        self.send(Command::Look(look)).await?;
+        seen.await.map_err(|_| Refusal::Draining)
+    }
+
+    /// Has the agent change a session's mode; the answer is the mode before.
+    pub(crate) async fn set_mode(
+        &self,
+        session: SessionId,
+        client: Option<ClientId>,
+        mode: ApprovalMode,
+    ) -> Result<ApprovalMode, Refusal> {
+        let (reply, allowed) = oneshot::channel();
+        self.send(Command::SetMode { session, client, mode, reply }).await?;
+        let done = allowed.await.map_err(|_| Refusal::Draining)??;
+        let gone = |_| StartFailure::Unavailable { message: "it is gone".to_owned() };
+        done.await.map_err(gone).flatten().map_err(Refusal::StartFailed)
+    }
+
+    async fn send(&self, command: Command) -> Result<(), Refusal> {
+        self.commands.send(command).await.map_err(|_| Refusal::Draining)
+    }
+}
+
+/// The owner of the bridge.
+pub(crate) struct Driver {
+    bridge: Bridge,
+    agents: Agents,
+    clock: Clock,
+    commands: mpsc::Receiver<Command>,
+    reports: mpsc::Receiver<(AgentKey, Report)>,
+    feedback: Arc<Feedback>,
+    calls: BTreeMap<CallId, Waiting>,
+    streams: BTreeMap<SubscriberId, StreamWriter>,
+    /// Streams with something new to read.
+    touched: Vec<SubscriberId>,
+    audit: AuditLog,
+    limits: DaemonLimits,
+    last_call_wall_ms: Option<u64>,
+    out: Vec<Output>,
+}
+
+impl Driver {
+    /// A driver and the way to reach it.
+    pub(crate) fn new(bridge: Bridge, agents: AgentsOptions, audit: AuditLog) -> (Self, Handle) {
+        let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
+        let (report_sender, reports) = mpsc::channel(REPORTS_MAX);
+        let feedback = Arc::new(Feedback::default());
+        let limits = agents.limits.clone();
+        let driver = Self {
+            bridge,
+            agents: Agents::new(agents, report_sender),
+            clock: Clock::start(),
+            commands,
+            reports,
+            feedback: Arc::clone(&feedback),
+            calls: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            touched: Vec::new(),
+            audit,
+            limits,
+            last_call_wall_ms: None,
+            out: Vec::new(),
+        };
+        (driver, Handle { commands: command_sender, ids: Arc::new(AtomicU64::new(1)), feedback })
+    }
+
+    /// Runs until `shutdown`, and then until the agents are gone or had their time.
+    ///
+    /// `true` if every agent ended by itself.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) -> bool {
+        self.agents.preheat();
+        let mut pulse = ticks(self.limits.heartbeat);
+        let mut stall_check = self.limits.writer_idle.map(|limit| ticks((limit / 4).max(STALL_CHECK_MIN)));
+        let mut stopping = None;
+        loop {
+            let deadline = self.bridge.next_deadline().map(|tick| self.clock.instant_of(tick));
+            let wake = tokio::select! {
+                Some(command) = self.commands.recv() => Wake::Command(command),
+                Some((key, report)) = self.reports.recv() => Wake::Report(key, report),
+                () = self.feedback.reader_gone() => Wake::ReaderGone,
+                () = sleep_or_never(deadline) => Wake::Deadline,
+                _ = pulse.tick() => Wake::Pulse,
+                () = next_tick(stall_check.as_mut()) => Wake::StallCheck,
+                () = shutdown.cancelled(), if stopping.is_none() => Wake::Shutdown,
+                () = sleep_or_never(stopping) => Wake::ShutdownDeadline,
+            };
+            match wake {
+                Wake::Shutdown => stopping = Some(Instant::now() + self.limits.shutdown),
+                Wake::ShutdownDeadline => {
+                    tracing::warn!("agents did not end in time");
+                    return false;
+                }
+                _ => {}
+            }
+            self.take(wake);
+            for _ in 0..ROUND_MAX {
+                let Some(wake) = self.ready() else { break };
+                self.take(wake);
+            }
+            self.wake_readers();
+            if stopping.is_some() && self.agents.are_gone() {
+                return self.agents.ended_cleanly();
+            }
+        }
+    }
+
+    /// What has arrived already, without waiting.
+    fn ready(&mut self) -> Option<Wake> {
+        if let Ok((key, report)) = self.reports.try_recv() {
+            return Some(Wake::Report(key, report));
+        }
+        self.commands.try_recv().ok().map(Wake::Command)
+    }
+
+    fn take(&mut self, wake: Wake) {
+        self.collect_feedback();
+        match wake {
+            Wake::Command(command) => self.command(command),
+            Wake::Report(key, report) => {
+                let mut inputs = Vec::new();
+                self.agents.take(key, report, &mut inputs);
+                for input in inputs {
+                    self.step(input);
+                }
+            }
+            Wake::ReaderGone | Wake::ShutdownDeadline => {}
+            Wake::Deadline => self.step(Input::Tick),
+            Wake::Pulse => {
+                self.streams.values().for_each(StreamWriter::heartbeat);
+                self.agents.stop_idle(Instant::now());
+            }
+            Wake::StallCheck => self.check_stalls(),
+            Wake::Shutdown => {
+                self.step(Input::Shutdown);
+                self.agents.stop_all();
+            }
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Call { call, input, reply } => {
+                self.last_call_wall_ms = Some(self.clock.now().wall_ms);
+                self.calls.insert(call, reply);
+                self.step(input);
+            }
+            Command::Subscribe { call, input, writer, subscriber, reply } => {
+                self.calls.insert(call, reply);
+                self.streams.insert(subscriber, writer);
+                self.step(input);
+            }
+            Command::Tell(input) => self.step(input),
+            Command::Look(look) => {
+                let now = self.clock.now();
+                look(&View {
+                    bridge: &self.bridge,
+                    agent_up: self.agents.is_up(),
+                    wall_ms: now.wall_ms,
+                    last_call_wall_ms: self.last_call_wall_ms,
+                    uptime: now.tick.since(convoke_stdx::Tick::default()),
+                });
+            }
+            Command::SetMode { session, client, mode, reply } => {
+                let result = self.bridge.authorize(&session, client.as_ref()).map(|owner| {
+                    let (done, wait) = oneshot::channel();
+                    self.agents.set_mode(owner.agent, &session, client, mode, done);
+                    wait
+                });
+                // Whoever asked may be gone.
+                let _ = reply.send(result);
+            }
+        }
+    }
+
+    /// One step of the bridge, and of whatever it leads to at once.
+    fn step(&mut self, input: Input) {
+        let mut more = VecDeque::from([input]);
+        while let Some(input) = more.pop_front() {
+            let mut out = std::mem::take(&mut self.out);
+            self.bridge.handle(self.clock.now(), input, &mut out);
+            for output in out.drain(..) {
+                self.carry_out(output, &mut more);
+            }
+            self.out = out;
+            more.extend(self.agents.take_failed());
+        }
+    }
+
+    fn carry_out(&mut self, output: Output, more: &mut VecDeque<Input>) {
+        match output {
+            Output::Answer { call, answer } => {
+                let Some(waiting) = self.calls.remove(&call) else { return };
+                // The caller of a create may have hung up: then its client leaves.
+                if let Err(Ok(Answer::Session(answer))) = waiting.send(answer) {
+                    let (session, client) = (answer.created.session_id, answer.created.client_id);
+                    more.push_back(Input::Detach { session, client: Some(client) });
+                }
+            }
+            Output::StartSession { creation, workspace: _, start } => self.agents.start_session(creation, start),
+            Output::StartTurn { session, agent, prompt_id, blocks } => {
+                self.agents.start_turn(agent, &session, prompt_id, blocks);
+            }
+            Output::CancelTurn { session, agent, prompt_id: _ } => self.agents.cancel_turn(agent, &session),
+            Output::CloseSession { session, agent } => self.agents.close_session(agent, &session),
+            Output::Resolve { reply, resolution } => self.agents.resolve(reply, resolution),
+            Output::Send { subscriber, frame, counted } => {
+                if let Some(writer) = self.streams.get(&subscriber) {
+                    writer.push(frame, counted);
+                    self.touched.push(subscriber);
+                }
+            }
+            Output::EndStream { subscriber } => {
+                if let Some(writer) = self.streams.remove(&subscriber) {
+                    writer.finish();
+                }
+            }
+            Output::Evict { subscriber, frame } => {
+                if let Some(writer) = self.streams.remove(&subscriber) {
+                    writer.evict(frame);
+                }
+            }
+            Output::Audit(record) => self.audit.record(&record),
+            Output::Log { level, text } => match level {
+                LogLevel::Debug => tracing::debug!("{text}"),
+                LogLevel::Info => tracing::info!("{text}"),
+                LogLevel::Warn => tracing::warn!("{text}"),
+            },
+        }
+    }
+
+    fn wake_readers(&mut self) {
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        for subscriber in self.touched.drain(..) {
+            if let Some(writer) = self.streams.get(&subscriber) {
+                writer.wake();
+            }
+        }
+    }
+
+    /// Tells the bridge what readers wrote and who is gone, before it counts again.
+    fn collect_feedback(&mut self) {
+        for report in self.feedback.collect() {
+            let stream::Report { subscriber, frames, bytes, gone } = report;
+            if frames > 0 {
+                self.step(Input::Drained { subscriber, frames, bytes });
+            }
+            if gone {
+                self.streams.remove(&subscriber);
+                self.step(Input::Unsubscribe { subscriber });
+            }
+        }
+    }
+
+    fn check_stalls(&mut self) {
+        let Some(timeout) = self.limits.writer_idle else { return };
+        let now = Instant::now();
+        let stalled: Vec<_> = self
+            .streams
+            .iter()
+            .filter_map(|(subscriber, writer)| Some((*subscriber, writer.stalled_for(now)?)))
+            .filter(|(_, idle_for)| *idle_for >= timeout)
+            .collect();
+        for (subscriber, idle_for) in stalled {
+            self.step(Input::WriterStalled { subscriber, idle_for, timeout });
+        }
+    }
+}
+
+/// A stall limit of a few milliseconds must not make the check a busy loop.
+const STALL_CHECK_MIN: Duration = Duration::from_millis(20);
+
+fn ticks(period: Duration) -> Interval {
+    let period = period.max(Duration::from_millis(1));
+    let mut ticks = interval_at(tokio::time::Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+async fn next_tick(ticks: Option<&mut Interval>) {
+    match ticks {
+        Some(ticks) => drop(ticks.tick().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_or_never(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,139 @@
+//! What a daemon is told when it starts. Read from settings, environment and arguments by `cli`; nothing here looks
+//! around by itself.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoke_acp::AgentCommand;
+use convoke_bridge::BridgeOptions;
+use convoke_protocol::ApprovalMode;
+use convoke_stdx::guard::Spawner;
+use secrecy::SecretString;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// How one daemon listens, whom it lets in, and which agent it hosts.
+#[derive(Clone, Debug)]
+pub struct DaemonOptions {
+    /// Address or name to bind: an IP address, `[v6]`, or `localhost`.
+    pub hostname: String,
+    /// Where to listen.
+    pub port: PortOption,
+    /// The workspace: absolute, an existing folder.
+    pub workspace: PathBuf,
+    /// What the API asks its callers for.
+    pub token: TokenOption,
+    /// Whether `/health` asks for the token, too; needs a [`TokenOption::Given`].
+    pub require_auth: bool,
+    /// `*` or canonical origins of browsers that may call from another site.
+    pub allow_origins: Vec<String>,
+    /// Where the token is left for clients of the same user, with mode 0600; `None` leaves none.
+    pub token_file: Option<PathBuf>,
+    /// Where the audit of permissions is written, one JSON object a line; `None` keeps it in memory only.
+    pub audit_file: Option<PathBuf>,
+    /// The agent that runs the workspace's sessions.
+    pub agent: AgentSource,
+    /// How children are started.
+    pub spawner: Spawner,
+    /// How the bridge decides, and its bounds.
+    pub bridge: BridgeOptions,
+    /// The daemon's own bounds.
+    pub limits: DaemonLimits,
+    /// Our version, as `/capabilities` tells it.
+    pub version: String,
+    /// The approval mode of sessions that ask for none.
+    pub approval_mode: ApprovalMode,
+    /// Whether the workspace's folder is trusted, for `/capabilities`.
+    pub trusted: bool,
+}
+
+/// Which port to bind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortOption {
+    /// The usual one, or the next that is free.
+    Default,
+    /// This one and no other; 0 lets the system choose.
+    Given(u16),
+}
+
+impl PortOption {
+    /// The usual port.
+    pub const USUAL: u16 = 4170;
+}
+
+/// What the API asks its callers for.
+#[derive(Clone, Debug)]
+pub enum TokenOption {
+    /// The operator's token.
+    Given(SecretString),
+    /// A token made at start. Satisfies neither `require_auth` nor `allow_origins`.
+    Generate,
+    /// Nothing: everyone who reaches the socket may call.
+    NoAuth,
+}
+
+/// Where agents come from: one at a time, started when it is needed.
+#[derive(Clone)]
+pub enum AgentSource {
+    /// A child process; its `cwd` is the workspace. `env_remove` should name the variable of the daemon's own token.
+    Command(AgentCommand),
+    /// Whatever is at the other end of two streams, for embedders and tests.
+    Streams(Arc<dyn Fn() -> AgentStreams + Send + Sync>),
+}
+
+/// What an agent writes, and what it reads.
+pub struct AgentStreams {
+    /// The agent's output.
+    pub output: Box<dyn AsyncRead + Send + Unpin>,
+    /// The agent's input.
+    pub input: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+impl fmt::Debug for AgentSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(command) => f.debug_tuple("Command").field(&command.program).finish(),
+            Self::Streams(_) => f.write_str("Streams"),
+        }
+    }
+}
+
+/// The daemon's bounds. Source: daemon specification, §a and §j.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonLimits {
+    /// Connections open at once; one more is closed at once.
+    pub connections: usize,
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// How long an agent may take to answer `initialize`.
+    pub initialize_timeout: Duration,
+    /// How long an agent may take to start a new session.
+    pub session_start_timeout: Duration,
+    /// How long an agent may take to load a session.
+    pub restore_timeout: Duration,
+    /// How long an agent without sessions is kept; `None` keeps it.
+    pub agent_idle: Option<Duration>,
+    /// How long the socket of an event stream may take nothing; `None` waits for ever.
+    pub writer_idle: Option<Duration>,
+    /// Time between two comments on an event stream.
+    pub heartbeat: Duration,
+    /// How long a stopping daemon waits for its agents.
+    pub shutdown: Duration,
+}
+
+impl Default for DaemonLimits {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            body_bytes: 10 * 1024 * 1024,
+            initialize_timeout: Duration::from_secs(10),
+            session_start_timeout: Duration::from_secs(30),
+            restore_timeout: Duration::from_secs(60),
+            agent_idle: Some(Duration::from_secs(600)),
+            writer_idle: None,
+            heartbeat: Duration::from_secs(15),
+            shutdown: Duration::from_secs(10),
+        }
+    }
+}

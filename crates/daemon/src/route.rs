@@ -1,0 +1,212 @@
+//! Which route does a request address? A dictionary of method and path, without any handling.
+
+use http::Method;
+
+/// One route with the ids of its path, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// `GET /health`.
+    Health,
+    /// `GET /capabilities`.
+    Capabilities,
+    /// `GET /daemon/status`.
+    DaemonStatus,
+    /// `GET /audit`.
+    Audit,
+    /// `GET /workspace/:id/sessions`.
+    Sessions(String),
+    /// `POST /session`.
+    Create,
+    /// `DELETE /session/:id`.
+    Close(String),
+    /// `POST /session/:id/load`.
+    Load(String),
+    /// `POST /session/:id/resume`.
+    Resume(String),
+    /// `GET /session/:id/events`.
+    Events(String),
+    /// `POST /session/:id/prompt`.
+    Prompt(String),
+    /// `POST /session/:id/cancel`.
+    Cancel(String),
+    /// `POST /session/:id/permission/:requestId`.
+    Vote(String, String),
+    /// `POST /permission/:requestId`.
+    LegacyVote(String),
+    /// `GET /session/:id/status`.
+    Status(String),
+    /// `GET /session/:id/pending-prompts`.
+    PendingPrompts(String),
+    /// `GET /session/:id/turns/:promptId`; `current` is the running one.
+    Turn(String, String),
+    /// `POST /session/:id/heartbeat`.
+    Heartbeat(String),
+    /// `POST /session/:id/detach`.
+    Detach(String),
+    /// `PATCH /session/:id/metadata`.
+    Metadata(String),
+    /// `POST /session/:id/approval-mode`.
+    ApprovalMode(String),
+}
+
+/// What a method and a path come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Match {
+    /// A route.
+    Route(Route),
+    /// The path is known under these other methods.
+    OtherMethods(Vec<Method>),
+    /// No such path.
+    Unknown,
+    /// A part of the path is no percent-encoded UTF-8.
+    Malformed,
+}
+
+const METHODS: [Method; 4] = [Method::GET, Method::POST, Method::PATCH, Method::DELETE];
+
+/// Finds the route. `HEAD` is answered as `GET`, except for event streams; one slash at the end is ignored.
+pub(crate) fn find(method: &Method, path: &str) -> Match {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let Some(parts) = path.split('/').map(decode).collect::<Option<Vec<_>>>() else { return Match::Malformed };
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let asked = if method == Method::HEAD { &Method::GET } else { method };
+    match lookup(asked, &parts) {
+        Some(Route::Events(_)) if method == Method::HEAD => Match::Unknown,
+        Some(route) => Match::Route(route),
+        None => {
+            let others: Vec<_> = METHODS.into_iter().filter(|other| lookup(other, &parts).is_some()).collect();
+            if others.is_empty() { Match::Unknown } else { Match::OtherMethods(others) }
+        }
+    }
+}
+
+fn lookup(method: &Method, parts: &[&str]) -> Option<Route> {
+    if parts.contains(&"") {
+        return None;
+    }
+    Some(match (method.as_str(), parts) {
+        ("GET", ["health"]) => Route::Health,
+        ("GET", ["capabilities"]) => Route::Capabilities,
+        ("GET", ["daemon", "status"]) => Route::DaemonStatus,
+        ("GET", ["audit"]) => Route::Audit,
+        ("GET", ["workspace", id, "sessions"]) => Route::Sessions((*id).to_owned()),
+        ("POST", ["session"]) => Route::Create,
+        ("DELETE", ["session", id]) => Route::Close((*id).to_owned()),
+        ("POST", ["session", id, "load"]) => Route::Load((*id).to_owned()),
+        ("POST", ["session", id, "resume"]) => Route::Resume((*id).to_owned()),
+        ("GET", ["session", id, "events"]) => Route::Events((*id).to_owned()),
+        ("POST", ["session", id, "prompt"]) => Route::Prompt((*id).to_owned()),
+        ("POST", ["session", id, "cancel"]) => Route::Cancel((*id).to_owned()),
+        ("POST", ["session", id, "permission", request]) => Route::Vote((*id).to_owned(), (*request).to_owned()),
+        ("POST", ["permission", request]) => Route::LegacyVote((*request).to_owned()),
+        ("GET", ["session", id, "status"]) => Route::Status((*id).to_owned()),
+        ("GET", ["session", id, "pending-prompts"]) => Route::PendingPrompts((*id).to_owned()),
+        ("GET", ["session", id, "turns", prompt]) => Route::Turn((*id).to_owned(), (*prompt).to_owned()),
+        ("POST", ["session", id, "heartbeat"]) => Route::Heartbeat((*id).to_owned()),
+        ("POST", ["session", id, "detach"]) => Route::Detach((*id).to_owned()),
+        ("PATCH", ["session", id, "metadata"]) => Route::Metadata((*id).to_owned()),
+        ("POST", ["session", id, "approval-mode"]) => Route::ApprovalMode((*id).to_owned()),
+        _ => return None,
+    })
+}
+
+impl Route {
+    /// The route as the access log names it, and the session it addresses.
+    pub(crate) fn name(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Health => ("GET /health", None),
+            Self::Capabilities => ("GET /capabilities", None),
+            Self::DaemonStatus => ("GET /daemon/status", None),
+            Self::Audit => ("GET /audit", None),
+            Self::Sessions(_) => ("GET /workspace/:id/sessions", None),
+            Self::Create => ("POST /session", None),
+            Self::Close(id) => ("DELETE /session/:id", Some(id)),
+            Self::Load(id) => ("POST /session/:id/load", Some(id)),
+            Self::Resume(id) => ("POST /session/:id/resume", Some(id)),
+            Self::Events(id) => ("GET /session/:id/events", Some(id)),
+            Self::Prompt(id) => ("POST /session/:id/prompt", Some(id)),
+            Self::Cancel(id) => ("POST /session/:id/cancel", Some(id)),
+            Self::Vote(id, _) => ("POST /session/:id/permission/:requestId", Some(id)),
+            Self::LegacyVote(_) => ("POST /permission/:requestId", None),
+            Self::Status(id) => ("GET /session/:id/status", Some(id)),
+            Self::PendingPrompts(id) => ("GET /session/:id/pending-prompts", Some(id)),
+            Self::Turn(id, _) => ("GET /session/:id/turns/:promptId", Some(id)),
+            Self::Heartbeat(id) => ("POST /session/:id/heartbeat", Some(id)),
+            Self::Detach(id) => ("POST /session/:id/detach", Some(id)),
+            Self::Metadata(id) => ("PATCH /session/:id/metadata", Some(id)),
+            Self::ApprovalMode(id) => ("POST /session/:id/approval-mode", Some(id)),
+        }
+    }
+}
+
+/// Undoes percent-encoding; `None` if it is malformed. `+` is a plus: this is a path, not a form.
+pub(crate) fn decode(part: &str) -> Option<String> {
+    if !part.contains('%') {
+        return Some(part.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, tail) = tail.split_at_checked(2)?;
+        let text = std::str::from_utf8(digits).ok().filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        bytes.push(u8::from_str_radix(text, 16).ok()?);
+        rest = tail;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The value of a query's parameter, decoded; the first one of its name.
+pub(crate) fn query(query: Option<&str>, name: &str) -> Option<String> {
+    query?.split('&').find_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decode(key)? == name).then(|| decode(&value.replace('+', " "))).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(method: Method, path: &str) -> Match {
+        find(&method, path)
+    }
+
+    #[test]
+    fn ids_are_decoded_once() {
+        assert_eq!(
+            route(Method::GET, "/workspace/%2Ftmp%2Fa%20b/sessions"),
+            Match::Route(Route::Sessions("/tmp/a b".into()))
+        );
+        assert_eq!(route(Method::DELETE, "/session/a%252Fb"), Match::Route(Route::Close("a%2Fb".into())));
+        assert_eq!(route(Method::GET, "/session/a+b/status/"), Match::Route(Route::Status("a+b".into())));
+        for bad in ["/session/%/status", "/session/%4/status", "/session/%zz/status", "/session/%ff/status", "/%+1"] {
+            assert_eq!(route(Method::GET, bad), Match::Malformed, "{bad}");
+        }
+    }
+
+    #[test]
+    fn methods() {
+        assert_eq!(route(Method::PUT, "/session"), Match::OtherMethods(vec![Method::POST]));
+        assert_eq!(route(Method::GET, "/session/x"), Match::OtherMethods(vec![Method::DELETE]));
+        assert_eq!(route(Method::OPTIONS, "/nope"), Match::Unknown);
+        assert_eq!(route(Method::HEAD, "/capabilities"), Match::Route(Route::Capabilities));
+        assert_eq!(route(Method::HEAD, "/session/x/events"), Match::Unknown);
+        assert_eq!(route(Method::GET, "/"), Match::Unknown);
+    }
+
+    #[test]
+    fn queries() {
+        let text = Some("deep=1&maxQueued=16&a=b%20c+d&empty");
+        assert_eq!(query(text, "deep").as_deref(), Some("1"));
+        assert_eq!(query(text, "a").as_deref(), Some("b c d"));
+        assert_eq!(query(text, "empty").as_deref(), Some(""));
+        assert_eq!(query(text, "none"), None);
+        assert_eq!(query(None, "deep"), None);
+    }
+}
