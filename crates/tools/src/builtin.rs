@@ -13,6 +13,10 @@ mod media;
 mod read_file;
 mod replace;
 mod shell;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod walk;
 mod write_file;
 

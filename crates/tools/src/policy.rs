@@ -78,7 +78,7 @@ pub struct Judgement {
 pub enum Offer {
     /// Some call of it might run.
     Offered,
-    /// Every call of it would be refused, for this reason.
+    /// Every call of it would be refused, for this reason: a sentence.
     Withheld(String),
 }
 
@@ -145,6 +145,9 @@ impl Always {
         }
     }
 }
+
+/// Why asking means refusing. Source: runtime specification §6.3.
+const NEEDS_USER: &str = "It requires user confirmation, which is not supported in non-interactive mode.";
 
 // A session in which a person clicked "always" this often has a person who should write rules instead.
 const REMEMBERED_MAX: usize = 256;
@@ -222,9 +225,7 @@ impl Policy {
             return Judgement { decision: Decision::Allow, message: None, source: rule.source.clone() };
         }
         if decision == Decision::Ask && !self.interactive {
-            let message = Some(format!(
-                "Tool execution for \"{tool}\" requires user confirmation, which is not supported in non-interactive mode."
-            ));
+            let message = Some(NEEDS_USER.to_owned());
             return Judgement { decision: Decision::Deny, message, source };
         }
         Judgement { decision, message, source }
@@ -239,11 +240,11 @@ impl Policy {
                 (Decision::Ask, true) if !self.interactive => {}
                 (Decision::Allow, _) | (Decision::Ask, true) => return Offer::Offered,
                 (Decision::Ask, false) if self.interactive => return Offer::Offered,
-                (Decision::Ask, false) => return Offer::Withheld(self.needs_somebody()),
+                (Decision::Ask, false) => return Offer::Withheld(NEEDS_USER.to_owned()),
                 (Decision::Deny, false) => return Offer::Withheld(self.refusal(rule)),
             }
         }
-        if self.interactive { Offer::Offered } else { Offer::Withheld(self.needs_somebody()) }
+        if self.interactive { Offer::Offered } else { Offer::Withheld(NEEDS_USER.to_owned()) }
     }
 
     /// What a lasting answer about this call would cover; `None` if it may not be given.
@@ -298,15 +299,10 @@ impl Policy {
         matches!(command, Some(Command::Complex { redirects: true })) && !self.mode.is_privileged()
     }
 
-    fn needs_somebody(&self) -> String {
-        format!("it needs a confirmation, and there is nobody to ask in {} mode without a user", self.mode.as_str())
-    }
-
     fn refusal(&self, rule: &Rule) -> String {
         match &rule.deny_message {
             Some(message) => message.clone(),
-            None if self.interactive => format!("it is denied in {} mode ({})", self.mode.as_str(), rule.source),
-            None => format!("it is denied in {} mode without a user ({})", self.mode.as_str(), rule.source),
+            None => format!("It is denied in {} mode ({}).", self.mode.as_str(), rule.source),
         }
     }
 }

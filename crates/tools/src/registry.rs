@@ -88,7 +88,7 @@ impl ToolRegistry {
         match self.get(name) {
             Some(tool) => match self.policy.offer(tool.name()) {
                 Offer::Offered => Ok(tool),
-                Offer::Withheld(reason) => Err(not_found(format!("Tool \"{name}\" not found: policy: {reason}."))),
+                Offer::Withheld(reason) => Err(not_found(format!("Tool \"{name}\" not found: policy: {reason}"))),
             },
             None => {
                 let offered = self.offered();

@@ -32,12 +32,20 @@ pub(super) fn rules() -> Vec<Rule> {
     }
     for tool in WRITES.into_iter().chain(["discovered_tool_*"]) {
         rules.push(Rule { interactive: Some(true), ..rule(tool, Decision::Ask, 10) });
-        rules.push(Rule { interactive: Some(false), ..rule(tool, Decision::Deny, 10) });
+        rules.push(Rule {
+            interactive: Some(false),
+            deny_message: Some(super::NEEDS_USER.to_owned()),
+            ..rule(tool, Decision::Deny, 10)
+        });
     }
     for tool in AUTO_EDITS {
         rules.push(Rule { modes: Some(vec![Mode::AutoEdit]), ..rule(tool, Decision::Allow, 15) });
     }
-    rules.push(Rule { interactive: Some(false), ..rule("ask_user", Decision::Deny, 999) });
+    rules.push(Rule {
+        interactive: Some(false),
+        deny_message: Some(super::NEEDS_USER.to_owned()),
+        ..rule("ask_user", Decision::Deny, 999)
+    });
     rules.push(Rule { modes: Some(vec![Mode::Yolo]), ..rule("*", Decision::Allow, 998) });
     rules.push(Rule { modes: Some(vec![Mode::Yolo]), ..rule("ask_user", Decision::Ask, 999) });
     rules.push(Rule {

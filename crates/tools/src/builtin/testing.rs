@@ -1,0 +1,90 @@
+//! A folder, the tools over it, and a way to call them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoke_stdx::guard::Spawner;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{BuiltinOptions, ShellOptions, tools};
+use crate::{
+    BackgroundLimits, BackgroundProcesses, ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext,
+    Invocation, ToolFailure, ToolOutput, Workspace, WorkspaceOptions,
+};
+
+pub(super) struct Folder {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) background: Arc<BackgroundProcesses>,
+    pub(super) shell: ShellOptions,
+}
+
+impl Folder {
+    /// A folder `work` with these files, beside a folder `outside`.
+    pub(super) fn with(files: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("work")).unwrap();
+        std::fs::create_dir_all(dir.path().join("outside")).unwrap();
+        let background = Arc::new(BackgroundProcesses::new(BackgroundLimits::default()));
+        let folder = Self { dir, background, shell: ShellOptions::new(Spawner::unguarded()) };
+        for (name, text) in files {
+            folder.write(name, text.as_bytes());
+        }
+        folder
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        std::fs::canonicalize(self.dir.path()).unwrap().join("work").join(name)
+    }
+
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    pub(super) fn read(&self, name: &str) -> String {
+        String::from_utf8(std::fs::read(self.path(name)).unwrap()).unwrap()
+    }
+
+    pub(super) fn tool(&self, name: &str) -> Arc<dyn DeclarativeTool> {
+        let workspace = Workspace::new(WorkspaceOptions { cwd: self.path(""), ..WorkspaceOptions::default() }).unwrap();
+        let options = BuiltinOptions {
+            workspace: Arc::new(workspace),
+            shell: self.shell.clone(),
+            background: Arc::clone(&self.background),
+        };
+        tools(options).into_iter().find(|tool| tool.name() == name).unwrap()
+    }
+
+    pub(super) fn build(&self, name: &str, args: Value) -> Result<Arc<dyn Invocation>, ToolFailure> {
+        self.tool(name).build(&args)
+    }
+
+    pub(super) async fn run(&self, name: &str, args: Value) -> Result<ToolOutput, ToolFailure> {
+        self.build(name, args)?.execute(&context()).await
+    }
+
+    pub(super) async fn text(&self, name: &str, args: Value) -> String {
+        self.run(name, args).await.unwrap().text
+    }
+
+    pub(super) async fn fails(&self, name: &str, args: Value) -> (ErrorType, String) {
+        let failure = self.run(name, args).await.unwrap_err();
+        (failure.error_type().unwrap(), failure.message().to_owned())
+    }
+
+    pub(super) async fn confirmation(&self, name: &str, args: Value) -> ConfirmationDetails {
+        self.build(name, args).unwrap().confirmation().await.unwrap()
+    }
+}
+
+pub(super) fn context() -> ExecutionContext {
+    ExecutionContext::new("call", CancellationToken::new(), |_| ())
+}
+
+/// A deadline around waiting for an event; never what a test is about.
+pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), future).await.expect("it never happened")
+}
