@@ -176,10 +176,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) initialize_timeout_ms: Option<String>,
 
-    /// Don't serve the page
-    #[arg(long)]
-    pub(crate) no_web: bool,
-
     #[command(flatten)]
     pub(crate) our_agent: AgentArgs,
 }

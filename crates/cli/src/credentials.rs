@@ -38,8 +38,8 @@ pub(crate) fn choose(args: &AgentArgs, environment: &Environment, settings: &Set
     let openai_model =
         || args.model.as_deref().or_else(|| environment.get("OPENAI_MODEL")).or_else(|| settings.text("openai.model"));
     if args.embedded_story {
-        let script = FakeScript::embedded(include_str!("demo/story.jsonl"), true)
-            .map_err(|error| Exit::because(ExitCode::Failure, error))?;
+        let script =
+            FakeScript::embedded(crate::demo::STORY, true).map_err(|error| Exit::because(ExitCode::Failure, error))?;
         let provider = Provider::Fake { script: Arc::new(script), mode: FakeMode::NonStrict };
         return Ok(ModelChoice { options: Options::new(provider), model: "demo-story".to_owned() });
     }

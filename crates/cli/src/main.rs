@@ -5,11 +5,13 @@
 mod agent_host;
 mod args;
 mod credentials;
+mod demo;
 mod environment;
 mod failure;
 mod headless;
 mod home;
 mod logging;
+mod serve;
 mod settings;
 mod signals;
 mod startup;
@@ -22,7 +24,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use convoke_stdx::guard::{self, WatchOptions};
 
-use args::Cli;
+use args::{Cli, Command};
 use failure::Exit;
 
 fn main() -> ExitCode {
@@ -59,7 +61,9 @@ fn run_guard(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(cli: Cli) -> Exit {
     match cli.command {
-        Some(_) => Exit::ok(),
+        Some(Command::Acp(_)) => Exit::ok(),
+        Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Demo(args)) => demo::run(&args),
         None => agent_host::run_headless(cli.run),
     }
 }

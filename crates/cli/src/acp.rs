@@ -1,0 +1,43 @@
+//! `convoke acp`: our agent for one client over stdio.
+
+use tracing::level_filters::LevelFilter;
+
+use crate::agent_host::{self, Use};
+use crate::args::AgentArgs;
+use crate::failure::Exit;
+use crate::startup::Startup;
+use crate::{logging, signals};
+use convoke_protocol::ExitCode;
+
+/// Serves until stdin ends or a signal comes.
+pub(crate) fn run(args: &AgentArgs) -> Exit {
+    let startup = match Startup::read(None, args.skip_trust) {
+        Ok(startup) => startup,
+        Err(exit) => return exit,
+    };
+    logging::start(LevelFilter::WARN, args.debug, &startup.environment);
+    startup.warn();
+    let factory = match agent_host::factory(args, &startup, Use::Interactive) {
+        Ok(factory) => factory,
+        Err(exit) => return exit,
+    };
+    let runtime = match agent_host::runtime() {
+        Ok(runtime) => runtime,
+        Err(exit) => return exit,
+    };
+    runtime.block_on(async move {
+        let shutdown = tokio_util::sync::CancellationToken::new();
+        let mut interrupts = signals::Interrupts::listen();
+        let serving = convoke_acp::serve_stdio(factory, shutdown.clone());
+        futures::pin_mut!(serving);
+        loop {
+            tokio::select! {
+                ended = &mut serving => return match ended {
+                    Ok(()) => Exit::ok(),
+                    Err(error) => Exit::because(ExitCode::Failure, error),
+                },
+                () = interrupts.next() => shutdown.cancel(),
+            }
+        }
+    })
+}
