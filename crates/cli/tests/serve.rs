@@ -1,0 +1,220 @@
+//! The real daemon as a process: how it starts, how it refuses to, and what it leaves behind.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use convoke_testkit::{TestEnvironment, run, scripted_agent_binary};
+use hyper::Method;
+use serde_json::{Value, json};
+
+#[expect(dead_code, reason = "the demo's client is the client of these tests; each uses its part")]
+#[path = "../src/demo/client.rs"]
+mod client;
+
+use client::{Client, Events};
+
+const CONVOKE: &str = env!("CARGO_BIN_EXE_convoke");
+const TOKEN: &str = "test-token";
+
+/// A running daemon; killed with the test.
+struct Daemon {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn serve(environment: &TestEnvironment, args: &[&str]) -> Command {
+    let mut command = environment.command(CONVOKE);
+    command.args(["serve", "--port", "0"]).args(args).env("QWEN_SERVER_TOKEN", TOKEN);
+    command
+}
+
+fn scripted(environment: &TestEnvironment) -> Command {
+    serve(environment, &["--agent", &scripted_agent_binary().display().to_string()])
+}
+
+fn start(mut command: Command) -> Daemon {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.strip_prefix("convoke serve listening on http://").expect("the ready line");
+    let (address, rest) = url.split_once(' ').unwrap();
+    assert!(rest.starts_with("(mode=http-bridge, workspace=/"), "{line}");
+    Daemon { child, address: address.parse().unwrap() }
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+}
+
+/// A client that is attached to the shared session, its id, and its events.
+async fn attach(daemon: &Daemon) -> (Client, String, Events) {
+    let mut client = Client::new(daemon.address, TOKEN);
+    let created = client.expect(Method::POST, "/session", Some(&json!({}))).await.unwrap();
+    client.identify(created["clientId"].as_str().unwrap());
+    let session = created["sessionId"].as_str().unwrap().to_owned();
+    let events = client.events(&session).await.unwrap();
+    (client, session, events)
+}
+
+async fn prompt(client: &mut Client, session: &str, text: &str) {
+    let body = json!({"prompt": [{"type": "text", "text": text}]});
+    client.expect(Method::POST, &format!("/session/{session}/prompt"), Some(&body)).await.unwrap();
+}
+
+async fn next_of(events: &mut Events, kind: &str) -> Value {
+    let waiting = async {
+        loop {
+            let event = events.next().await.unwrap().expect("the stream must go on");
+            if event["type"] == kind {
+                return event;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap_or_else(|_| panic!("no {kind} came"))
+}
+
+async fn until(fact: impl Fn() -> bool) {
+    let waiting = async {
+        while !fact() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it must become true");
+}
+
+/// Processes that work in the test's workspace, whoever started them.
+fn processes_in(environment: &TestEnvironment) -> usize {
+    let workspace = environment.workspace();
+    let cwds =
+        std::fs::read_dir("/proc").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path().join("cwd")).ok());
+    cwds.filter(|cwd| *cwd == workspace).count()
+}
+
+#[test]
+fn refusals_to_start_end_with_1_and_say_why() {
+    let environment = TestEnvironment::new();
+    let agent = scripted_agent_binary().display().to_string();
+    let cases: &[(&[&str], &str)] = &[
+        (&["--hostname", "localhost:4170"], "looks like a \"host:port\" combination"),
+        (&["--hostname", ""], "empty value binds every interface"),
+        (&["--workspace", "/nope"], "directory does not exist"),
+        (&["--workspace", "relative"], "must be an absolute path"),
+        (&["--event-ring-size", "0"], "Must be a positive integer in [1, 1000000]"),
+        (&["--max-sessions", "-1"], "Must be a number >= 0"),
+        (&["--permission-response-timeout-ms", "-1"], "Must be a non-negative integer"),
+        (&["--no-auth", "--hostname", "0.0.0.0"], "Refusing to start with --no-auth"),
+        (&["--agent", "unclosed 'quote"], "a quote is not closed"),
+    ];
+    for (args, why) in cases {
+        let mut command = environment.command(CONVOKE);
+        command.args(["serve", "--port", "0"]);
+        if !args.contains(&"--agent") {
+            command.args(["--agent", &agent]);
+        }
+        let ran = run(command.args(*args), "");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(why), "{args:?}: {}", ran.stderr);
+    }
+    // A generated token satisfies neither.
+    for args in [["--require-auth", "--agent", &agent], ["--allow-origin=*", "--agent", &agent]] {
+        let ran = run(environment.command(CONVOKE).args(["serve", "--port", "0"]).args(args), "");
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains("no bearer token configured"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn settings_choose_the_policy_or_refuse_to_start() {
+    let environment = TestEnvironment::new();
+    for (policy, why) in [
+        (
+            json!({"permissionStrategy": "majority"}),
+            "must be one of first-responder, designated, consensus, local-only",
+        ),
+        (json!({"consensusQuorum": 1.5}), "must be a positive integer"),
+        (json!("consensus"), "must be an object"),
+    ] {
+        environment.write("home/.convoke/settings.json", json!({"policy": policy}).to_string());
+        let ran = run(&mut scripted(&environment), "");
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    }
+    environment.write("home/.convoke/settings.json", "{ broken");
+    assert_eq!(run(&mut scripted(&environment), "").code, Some(1));
+}
+
+#[tokio::test]
+async fn settings_reach_the_capabilities() {
+    let environment = TestEnvironment::new();
+    environment.write("home/.convoke/settings.json", r#"{"policy": {"permissionStrategy": "consensus"}}"#);
+    let daemon = start(scripted(&environment));
+    let mut client = Client::new(daemon.address, TOKEN);
+    let capabilities = client.expect(Method::GET, "/capabilities", None).await.unwrap();
+    assert_eq!(capabilities["policy"]["permission"], "consensus");
+    let mut stranger = Client::new(daemon.address, "wrong");
+    assert_eq!(stranger.call(Method::GET, "/capabilities", None).await.unwrap().0, 401);
+}
+
+#[tokio::test]
+async fn a_given_port_that_is_taken_is_an_error() {
+    let environment = TestEnvironment::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut command = environment.command(CONVOKE);
+    command.args(["serve", "--port", &port, "--agent", &scripted_agent_binary().display().to_string()]);
+    let ran = tokio::task::spawn_blocking(move || run(&mut command, "")).await.unwrap();
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("can't listen on"), "{}", ran.stderr);
+}
+
+#[tokio::test]
+async fn a_term_resolves_what_is_pending_and_ends_the_agent() {
+    let environment = TestEnvironment::new();
+    let mut daemon = start(scripted(&environment));
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "run the approval scenario").await;
+    next_of(&mut events, "permission_request").await;
+    signal(&daemon.child, "-TERM");
+    let resolved = next_of(&mut events, "permission_resolved").await;
+    assert_eq!(resolved["data"]["outcome"]["outcome"], "cancelled");
+    assert_eq!(next_of(&mut events, "session_died").await["data"]["reason"], "daemon_shutdown");
+    until(|| processes_in(&environment) == 0).await;
+    until(|| !std::path::Path::new(&format!("/proc/{}/exe", daemon.child.id())).exists()).await;
+    assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn killing_the_daemon_leaves_no_agent_behind() {
+    let environment = TestEnvironment::new();
+    let mut daemon = start(scripted(&environment));
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "run the approval scenario").await;
+    next_of(&mut events, "permission_request").await;
+    assert!(processes_in(&environment) >= 2);
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    until(|| processes_in(&environment) == 0).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_exits_ends_its_session_and_a_new_one_can_start() {
+    let environment = TestEnvironment::new();
+    let daemon = start(scripted(&environment));
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "exit 7").await;
+    next_of(&mut events, "turn_error").await;
+    let died = next_of(&mut events, "session_died").await;
+    assert_eq!(died["data"]["exitCode"], 7, "{died}");
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "hello").await;
+    next_of(&mut events, "turn_complete").await;
+}
