@@ -15,13 +15,12 @@ mod command;
 mod error;
 mod event;
 mod intake;
-mod lines;
 mod permission;
 mod process;
 mod supervise;
 
 pub use child::{AgentChild, AgentDescription, PromptEnd, StartedSession};
 pub use command::{AgentCommand, AgentOptions};
-pub use error::{AgentError, EndCause, Exit, RpcError, StartError};
+pub use error::{AgentError, EndCause, Exit, StartError};
 pub use event::{AgentEvents, ChildEvent, UpdateEvent};
 pub use permission::{PermissionAsk, PermissionReply, Withdrawal};

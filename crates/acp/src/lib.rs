@@ -31,11 +31,14 @@
 //! ```
 
 mod client;
+mod lines;
+mod rpc_error;
 
 /// The key in `_meta` of `session/new` by which a client chooses the id of the session.
 pub const SESSION_ID_META: &str = "convoke.sessionId";
 
 pub use client::{
     AgentChild, AgentCommand, AgentDescription, AgentError, AgentEvents, AgentOptions, ChildEvent, EndCause, Exit,
-    PermissionAsk, PermissionReply, PromptEnd, RpcError, StartError, StartedSession, UpdateEvent, Withdrawal,
+    PermissionAsk, PermissionReply, PromptEnd, StartError, StartedSession, UpdateEvent, Withdrawal,
 };
+pub use rpc_error::RpcError;

@@ -15,8 +15,10 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::rpc_error::RpcError;
+
 use super::command::{AgentCommand, AgentOptions};
-use super::error::{AgentError, EndCause, Exit, RpcError, StartError};
+use super::error::{AgentError, EndCause, Exit, StartError};
 use super::event::{self, AgentEvents, Publisher};
 use super::intake::{Gate, Intake};
 use super::process::{self, Process};

@@ -6,39 +6,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_client_protocol as sdk;
 use serde_json::Value;
 
-/// An error that the other end answered. Source: JSON-RPC 2.0 §5.1.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{message}")]
-pub struct RpcError {
-    /// Such as −32602, or −32000 for a missing credential.
-    pub code: i32,
-    /// What a person reads.
-    pub message: String,
-    /// Details, as they came.
-    pub data: Option<Value>,
-}
-
-impl From<sdk::Error> for RpcError {
-    fn from(error: sdk::Error) -> Self {
-        Self { code: error.code.value(), message: error.message, data: error.data }
-    }
-}
-
-impl From<sdk::Error> for Box<RpcError> {
-    fn from(error: sdk::Error) -> Self {
-        Self::new(error.into())
-    }
-}
-
-impl From<RpcError> for sdk::Error {
-    fn from(error: RpcError) -> Self {
-        let RpcError { code, message, data } = error;
-        Self::new(code, message).data(data)
-    }
-}
+use crate::rpc_error::RpcError;
 
 /// Why a call to an agent has no result.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -176,11 +146,5 @@ mod tests {
             exit(EndCause::LineTooLong { limit: 7 }, None, None, ""),
             "the agent wrote a line of more than 7 bytes"
         );
-    }
-
-    #[test]
-    fn an_rpc_error_survives_the_sdk() {
-        let error = RpcError { code: 429, message: "slow".into(), data: Some(serde_json::json!({"a": 1})) };
-        assert_eq!(RpcError::from(sdk::Error::from(error.clone())), error);
     }
 }

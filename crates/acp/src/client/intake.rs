@@ -20,9 +20,10 @@ use tokio::io::AsyncRead;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::lines::{Line, Lines};
+
 use super::error::EndCause;
 use super::event::{ChildEvent, Publisher, Slot, UpdateEvent};
-use super::lines::{Line, Lines};
 use super::permission::{PermissionAsk, PermissionReply};
 
 /// Requests that an agent may leave open. A daemon caps pending permissions at 64 per session; an agent serves some

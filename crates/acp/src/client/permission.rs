@@ -7,7 +7,7 @@ use convoke_protocol::SessionId;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::error::RpcError;
+use crate::rpc_error::RpcError;
 
 /// Where a cancelled answer says why. Source: daemon spec §f.6, "Answer to the agent".
 const CANCEL_REASON: &str = "qwen.daemon.permissionCancelReason";
