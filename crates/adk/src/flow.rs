@@ -107,10 +107,11 @@ impl LlmAgent {
             check(cx)?;
             processor.run(cx, &mut request).await?;
         }
+        let tools = Arc::make_mut(&mut request.tools);
         for toolset in &self.toolsets {
             for tool in toolset.tools(cx).await {
                 let declaration = tool.declaration(&request.model);
-                request.tools.insert(declaration.name.clone(), declaration);
+                tools.insert(declaration.name.clone(), declaration);
             }
         }
         if let Some(allowed) = cx.plugins.before_tool_selection(cx, &request).await? {

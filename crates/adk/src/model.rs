@@ -39,8 +39,9 @@ pub struct LlmRequest {
     pub system_instruction: Vec<String>,
     /// How to generate.
     pub config: GenerateConfig,
-    /// Tools on offer, in a stable order so that the provider's prompt cache holds.
-    pub tools: IndexMap<String, FunctionDeclaration>,
+    /// Tools on offer, in a stable order so that the provider's prompt cache holds. Shared, since a request is cloned for
+    /// each call: change them through `Arc::make_mut`.
+    pub tools: Arc<IndexMap<String, FunctionDeclaration>>,
     /// If set, only these tools may be called.
     pub allowed_tools: Option<Vec<String>>,
 }

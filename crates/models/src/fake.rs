@@ -155,14 +155,7 @@ impl Line {
             Some(rule) => Some(Match::read(rule)?),
         };
         let delay = line.get("delayMs").and_then(Value::as_u64).map_or(Duration::ZERO, Duration::from_millis);
-        Ok(Self {
-            number,
-            method,
-            response: line.remove("response").unwrap_or(Value::Null),
-            rule,
-            failure,
-            delay,
-        })
+        Ok(Self { number, method, response: line.remove("response").unwrap_or(Value::Null), rule, failure, delay })
     }
 }
 

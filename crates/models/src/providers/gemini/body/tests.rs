@@ -30,7 +30,7 @@ fn a_whole_request() {
     request.config.extra = extra.as_object().unwrap().clone();
     let parameters = json!({"type": "object", "properties": {"z": {}, "a": {}}});
     let tool = FunctionDeclaration { name: "f".into(), description: "does".into(), parameters: parameters.clone() };
-    request.tools.insert("f".into(), tool);
+    Arc::make_mut(&mut request.tools).insert("f".into(), tool);
     request.allowed_tools = Some(vec!["f".into()]);
     let text = String::from_utf8(generate(&request).unwrap()).unwrap();
     let expected = json!({

@@ -31,7 +31,7 @@ fn a_whole_request() {
     request.config.extra = extra.as_object().unwrap().clone();
     for name in ["f", "g"] {
         let tool = FunctionDeclaration { name: name.into(), description: "d".into(), parameters: json!({}) };
-        request.tools.insert(name.into(), tool);
+        Arc::make_mut(&mut request.tools).insert(name.into(), tool);
     }
     request.allowed_tools = Some(vec!["g".into()]);
     let extra_body = json!({"temperature": 0.9, "reasoning_effort": "low"}).as_object().unwrap().clone();
