@@ -140,18 +140,23 @@ impl Change {
 
 /// What a person saw before agreeing. A file that changed since is not written: the agreement was about another change.
 #[derive(Default)]
-pub(super) struct Agreed(Mutex<Option<(Option<Vec<u8>>, Vec<u8>)>>);
+pub(super) struct Agreed(Mutex<Option<Seen>>);
+
+struct Seen {
+    old: Option<Vec<u8>>,
+    new: Vec<u8>,
+}
 
 impl Agreed {
     pub(super) fn remember(&self, change: &Change) {
-        let seen = (change.old_bytes.clone(), change.new_bytes.clone());
+        let seen = Seen { old: change.old_bytes.clone(), new: change.new_bytes.clone() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
     }
 
     pub(super) fn check(&self, change: &Change) -> Result<(), ToolFailure> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match seen.as_ref() {
-            Some((old, new)) if *old != change.old_bytes || *new != change.new_bytes => Err(ToolFailure::new(
+            Some(seen) if seen.old != change.old_bytes || seen.new != change.new_bytes => Err(ToolFailure::new(
                 ErrorType::EditPreparationFailure,
                 format!(
                     "{} changed while the edit waited for approval, so it was not written. Read the file and try again.",

@@ -157,12 +157,15 @@ fn excerpt(text: &str, first: usize, last: Option<usize>) -> ToolOutput {
     let end = last.unwrap_or(total).min(total);
     let mut shown = String::new();
     let (mut count, mut cut_lines) = (0, 0);
-    for line in text.split_inclusive('\n').skip(first - 1).take((end + 1).saturating_sub(first).min(LINES_MAX)) {
+    for line in
+        text.split_inclusive('\n').skip(first.saturating_sub(1)).take((end + 1).saturating_sub(first).min(LINES_MAX))
+    {
         count += 1;
-        match line.char_indices().nth(LINE_CHARS_MAX) {
-            Some((at, _)) if !line[at..].trim_end_matches(['\r', '\n']).is_empty() => {
+        let cut = line.char_indices().nth(LINE_CHARS_MAX).and_then(|(at, _)| line.split_at_checked(at));
+        match cut {
+            Some((beginning, rest)) if !rest.trim_end_matches(['\r', '\n']).is_empty() => {
                 cut_lines += 1;
-                shown.push_str(&line[..at]);
+                shown.push_str(beginning);
                 shown.push_str("... [truncated]\n");
             }
             Some(_) | None => shown.push_str(line),

@@ -179,7 +179,7 @@ impl Driver {
         flight.task = None;
         match done {
             Done::Judged(judged) => {
-                let (verdict, stop) = flight.judged(judged);
+                let (verdict, stop) = flight.judged(*judged);
                 self.stop_after(call, stop);
                 Some(Input::Judged { call, verdict })
             }
@@ -188,7 +188,7 @@ impl Driver {
                 Some(Input::Answered { call, answer })
             }
             Done::Executed(executed) => {
-                let ending = self.executed(call, executed);
+                let ending = self.executed(call, *executed);
                 Some(Input::Finished { call, ending })
             }
         }
@@ -337,7 +337,7 @@ impl Driver {
         let invocation = flight.prepared.invocation.as_ref().ok().cloned();
         let candidate = Candidate { call: flight.hook_call(), tool, invocation };
         let options = self.options.clone();
-        self.start(call, Phase::Judge, async move { Done::Judged(work::judge(options, candidate).await) });
+        self.start(call, Phase::Judge, async move { Done::Judged(Box::new(work::judge(options, candidate).await)) });
     }
 
     fn ask(&mut self, call: CallKey) {
@@ -363,7 +363,7 @@ impl Driver {
         let options = self.options.clone();
         let truncates = tool.truncates_output();
         self.start(call, Phase::Execute, async move {
-            Done::Executed(work::execute(options, hook_call, truncates, invocation, cx).await)
+            Done::Executed(Box::new(work::execute(options, hook_call, truncates, invocation, cx).await))
         });
     }
 

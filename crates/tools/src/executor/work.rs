@@ -15,9 +15,9 @@ use crate::{
 
 /// What came out of a call's task.
 pub(super) enum Done {
-    Judged(Judged),
+    Judged(Box<Judged>),
     Asked(ApprovalOutcome),
-    Executed(Executed),
+    Executed(Box<Executed>),
 }
 
 /// Which task it was, for one that gives nothing because it panicked.

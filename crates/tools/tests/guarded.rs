@@ -1,0 +1,127 @@
+//! Commands under a real guard: this executable is both the test and, as `guarded __guard …`, the guard.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test, though with a main of its own")]
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoke_adk::FunctionCall;
+use convoke_stdx::guard::{SUBCOMMAND, Spawner, WatchOptions, watch};
+use convoke_tools::builtin::{BuiltinOptions, ShellOptions, tools};
+use convoke_tools::{
+    BackgroundLimits, BackgroundProcesses, Mode, PolicyOptions, SchedulerOptions, SessionPolicy, ToolRegistry,
+    ToolScheduler, Workspace, WorkspaceOptions,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|first| first == SUBCOMMAND) {
+        let options = WatchOptions::parse(args).expect("what the spawner writes");
+        return watch(&options).map_or(ExitCode::from(127), |end| ExitCode::from(end.mirror()));
+    }
+    if std::env::args().any(|arg| arg == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        exits_and_signals_come_through().await;
+        nothing_survives_a_command().await;
+        nothing_survives_a_cancelled_command().await;
+        nothing_survives_a_session().await;
+    });
+    ExitCode::SUCCESS
+}
+
+struct Session {
+    scheduler: ToolScheduler,
+    background: Arc<BackgroundProcesses>,
+    dir: tempfile::TempDir,
+}
+
+impl Session {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let options = WorkspaceOptions { cwd: dir.path().to_path_buf(), ..WorkspaceOptions::default() };
+        let background = Arc::new(BackgroundProcesses::new(BackgroundLimits::default()));
+        let spawner = Spawner::guarded(std::env::current_exe().unwrap(), Duration::from_millis(200));
+        let policy = SessionPolicy::new(PolicyOptions { mode: Mode::Yolo, ..PolicyOptions::default() }).unwrap();
+        let registry = Arc::new(ToolRegistry::new(policy.clone()));
+        for tool in tools(BuiltinOptions {
+            workspace: Arc::new(Workspace::new(options).unwrap()),
+            shell: ShellOptions::new(spawner),
+            background: Arc::clone(&background),
+        }) {
+            registry.register(tool).unwrap();
+        }
+        Self { scheduler: ToolScheduler::start(SchedulerOptions::new(registry, policy)), background, dir }
+    }
+
+    async fn run(&self, args: Value, cancel: &CancellationToken) -> String {
+        let call = FunctionCall { id: Some("1".to_owned()), name: "run_shell_command".to_owned(), args };
+        let outcome = within(self.scheduler.schedule(vec![call], cancel)).await;
+        let response = outcome.responses[0].response.as_object().unwrap().values().next().unwrap();
+        response.as_str().unwrap().to_owned()
+    }
+
+    async fn text(&self, command: &str) -> String {
+        self.run(json!({"command": command}), &CancellationToken::new()).await
+    }
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), future).await.expect("it never happened")
+}
+
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+async fn exits_and_signals_come_through() {
+    let session = Session::new();
+    assert_eq!(session.text("echo hi; exit 3").await, "Output: hi\nExit Code: 3");
+    assert_eq!(session.text("kill -KILL $$").await, "Signal: 9");
+    assert_eq!(session.text("cat").await, "Output: (empty)");
+}
+
+async fn nothing_survives_a_command() {
+    let session = Session::new();
+    let text = session.text("setsid sleep 1000 & echo $!").await;
+    let pid = text.strip_prefix("Output: ").unwrap();
+    assert!(!runs(pid), "a process that left the group");
+}
+
+async fn nothing_survives_a_cancelled_command() {
+    let session = Session::new();
+    let bell = session.dir.path().join("bell");
+    assert!(session.text("mkfifo bell").await.starts_with("Output: (empty)"));
+    let cancel = CancellationToken::new();
+    let command = json!({"command": "trap '' TERM; setsid sleep 1000 & echo $! > bell; wait; sleep 1000"});
+    let cancelling = async {
+        let pid = within(tokio::task::spawn_blocking(move || std::fs::read_to_string(bell))).await.unwrap().unwrap();
+        cancel.cancel();
+        pid
+    };
+    let (text, pid) = tokio::join!(session.run(command, &cancel), cancelling);
+    assert!(text.starts_with("[Operation Cancelled] Reason: User cancelled tool execution."), "{text}");
+    assert!(text.contains("Command was cancelled by user before it could complete."), "{text}");
+    assert!(!runs(pid.trim()), "a process that left the group and would not hear");
+}
+
+async fn nothing_survives_a_session() {
+    let session = Session::new();
+    let bell = session.dir.path().join("bell");
+    session.text("mkfifo bell").await;
+    let command = "setsid sleep 1000 & echo $! > bell; wait";
+    let args = json!({"command": command, "is_background": true, "delay_ms": 0});
+    let text = session.run(args, &CancellationToken::new()).await;
+    assert!(text.starts_with("Command is running in background. PID: "), "{text}");
+    let pid = within(tokio::task::spawn_blocking(move || std::fs::read_to_string(bell))).await.unwrap().unwrap();
+    assert!(runs(pid.trim()));
+    within(session.background.close()).await;
+    assert!(!runs(pid.trim()));
+}
