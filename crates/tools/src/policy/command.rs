@@ -58,6 +58,14 @@ impl SimpleCommand {
     pub(super) fn starts_with(&self, prefix: &[String]) -> bool {
         !prefix.is_empty() && self.words.starts_with(prefix)
     }
+
+    /// As [`Self::starts_with`], but the program may be given by its path: for rules that refuse.
+    pub(super) fn runs(&self, prefix: &[String]) -> bool {
+        let (Some((program, args)), Some((wanted, more))) = (self.words.split_first(), prefix.split_first()) else {
+            return false;
+        };
+        is_program(program, wanted) && args.starts_with(more)
+    }
 }
 
 impl Command {
@@ -95,7 +103,6 @@ pub(super) fn might_run(text: &str, prefix: &[String]) -> bool {
     let bare: String = text.chars().filter(|c| !matches!(c, '"' | '\'' | '\\')).collect();
     let separates = |c: char| c.is_whitespace() || "|&;<>(){}$`=!".contains(c);
     let words: Vec<&str> = bare.split(separates).filter(|word| !word.is_empty()).collect();
-    let is_program = |word: &str, wanted: &str| word == wanted || word.rsplit('/').next() == Some(wanted);
     !prefix.is_empty()
         && words.windows(prefix.len()).any(|window| {
             window
@@ -104,6 +111,10 @@ pub(super) fn might_run(text: &str, prefix: &[String]) -> bool {
                 .enumerate()
                 .all(|(index, (word, wanted))| if index == 0 { is_program(word, wanted) } else { word == wanted })
         })
+}
+
+fn is_program(word: &str, wanted: &str) -> bool {
+    word == wanted || word.rsplit('/').next() == Some(wanted)
 }
 
 /// A program's name or path, as opposed to grammar, an assignment, an option or a wrapper.

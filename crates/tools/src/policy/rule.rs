@@ -131,7 +131,10 @@ impl Rule {
                 args.get(name).and_then(Value::as_str) == Some(value.as_str())
             }
             (Some(ArgsPattern::CommandPrefix(_)), None) => false,
-            (Some(ArgsPattern::CommandPrefix(words)), Some(Command::Simple(simple))) => simple.starts_with(words),
+            (Some(ArgsPattern::CommandPrefix(words)), Some(Command::Simple(simple))) => match self.decision {
+                Decision::Allow => simple.starts_with(words),
+                Decision::Ask | Decision::Deny => simple.runs(words),
+            },
             (Some(ArgsPattern::CommandPrefix(words)), Some(Command::Complex { .. })) => {
                 let text = args.get("command").and_then(Value::as_str).unwrap_or_default();
                 self.decision != Decision::Allow && super::command::might_run(text, words)
