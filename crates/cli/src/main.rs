@@ -2,6 +2,7 @@
 //!
 //! The only room that reads settings, environment and home, and the only one that names concrete types of all others.
 
+mod acp;
 mod agent_host;
 mod args;
 mod credentials;
@@ -61,9 +62,10 @@ fn run_guard(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(cli: Cli) -> Exit {
     match cli.command {
-        Some(Command::Acp(_)) => Exit::ok(),
+        Some(Command::Acp(args)) => acp::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
+        None if cli.run.acp => acp::run(&cli.run.agent),
         None => agent_host::run_headless(cli.run),
     }
 }
