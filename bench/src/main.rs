@@ -1,0 +1,101 @@
+//! `convoke-bench [--quick] [--only MEASURE]…`: what does the finished binary cost, next to the least that would do?
+//!
+//! Prints one Markdown table. Run it as `cargo xtask bench`, which builds the product and the floors first.
+
+mod daemon;
+mod http;
+mod measures;
+mod model_server;
+mod proc;
+mod run;
+mod stats;
+mod table;
+
+use std::io::Write;
+
+use anyhow::bail;
+
+use crate::measures::{Effort, fan_out, headless, permission, serve, start};
+use crate::run::Programs;
+use crate::table::{HEAD, Row};
+
+/// What can be named after `--only`, in the table's order.
+const MEASURES: [&str; 8] = ["start", "prompt", "loop", "daemon", "requests", "fan-out", "saturation", "permission"];
+
+// One thread: the clients take one of the machine's processors and leave the others to what is measured.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let (effort, chosen) = parse(std::env::args().skip(1))?;
+    let programs = Programs::beside_us()?;
+    let mut failed = Vec::new();
+    say(HEAD)?;
+    for name in chosen {
+        // One measure that can't be taken does not take the others along.
+        match measure(name, &programs, effort).await {
+            Ok(rows) => rows.iter().try_for_each(|row| say(&row.to_string()))?,
+            Err(error) => failed.push(format!("{name}: failed to {error:#}")),
+        }
+    }
+    if !failed.is_empty() {
+        bail!("{}", failed.join("\n"));
+    }
+    Ok(())
+}
+
+async fn measure(name: &str, programs: &Programs, effort: Effort) -> anyhow::Result<Vec<Row>> {
+    match name {
+        "start" => start::measure(programs, effort).await,
+        "prompt" => headless::one_prompt(programs, effort).await,
+        "loop" => headless::tool_loop(programs, effort).await,
+        "daemon" => serve::standing(programs, effort).await,
+        "requests" => serve::small_requests(programs, effort).await,
+        "fan-out" => fan_out::paced(programs, effort).await,
+        "saturation" => fan_out::saturated(programs, effort).await,
+        _ => permission::votes(programs, effort).await,
+    }
+}
+
+fn parse(mut args: impl Iterator<Item = String>) -> anyhow::Result<(Effort, Vec<&'static str>)> {
+    let (mut effort, mut chosen) = (Effort::FULL, Vec::new());
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--quick" => effort = Effort::QUICK,
+            "--only" => {
+                let name = args.next().unwrap_or_default();
+                let Some(known) = MEASURES.iter().find(|known| **known == name) else {
+                    bail!("choose a measure after --only: {}", MEASURES.join(", "));
+                };
+                chosen.push(*known);
+            }
+            other => bail!("understand {other}: use [--quick] [--only MEASURE]…"),
+        }
+    }
+    if chosen.is_empty() {
+        chosen = MEASURES.to_vec();
+    }
+    Ok((effort, chosen))
+}
+
+fn say(line: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{line}")?;
+    stdout.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(args: &[&str]) -> anyhow::Result<Vec<&'static str>> {
+        parse(args.iter().map(|arg| (*arg).to_owned())).map(|(_, chosen)| chosen)
+    }
+
+    #[test]
+    fn everything_is_measured_unless_something_is_named() {
+        assert_eq!(names(&[]).unwrap(), MEASURES);
+        assert_eq!(names(&["--only", "loop", "--quick", "--only", "start"]).unwrap(), ["loop", "start"]);
+        assert!(names(&["--only", "all"]).is_err());
+        assert!(names(&["--only"]).is_err());
+        assert!(names(&["--fast"]).is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! Fan-out: how long from the agent writing a chunk until every subscriber has it, and how many a second?
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use convoke_bench::script::{Script, read_stamp};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::daemon::{Attached, Daemon, PATIENCE};
+use crate::http::{Connection, EventStream, event_type};
+use crate::measures::Effort;
+use crate::proc::cpu_nanos;
+use crate::run::{Pair, Programs, Subject};
+use crate::stats::percentile;
+use crate::table::{Row, Target};
+
+/// Chunks a second of a paced stream: a fast model.
+const PER_SECOND: u32 = 200;
+/// Length of a chunk's text: a few words.
+const BYTES: usize = 80;
+/// Chunks of one burst. With the events around it, under the 256 frames that a subscriber's queue holds: nobody is
+/// evicted for the bench's own slowness.
+const BURST: u32 = 200;
+
+/// What is promised for a number of subscribers.
+struct Promise {
+    subscribers: usize,
+    p50_us: f64,
+    cpu_us: Option<f64>,
+}
+
+const PROMISES: [Promise; 3] = [
+    Promise { subscribers: 1, p50_us: 350.0, cpu_us: Some(180.0) },
+    Promise { subscribers: 50, p50_us: 1000.0, cpu_us: Some(950.0) },
+    Promise { subscribers: 200, p50_us: 3500.0, cpu_us: None },
+];
+
+/// A paced stream at each number of subscribers.
+pub(crate) async fn paced(programs: &Programs, effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for Promise { subscribers, p50_us, cpu_us } in PROMISES {
+        let (mut p50, mut p99, mut cpu) = <(Pair, Pair, Pair)>::default();
+        let mut turned_away = None;
+        for _ in 0..effort.daemons.min(3) {
+            for subject in Subject::BOTH {
+                let hall = Hall::open(programs, subject, subscribers).await?;
+                if hall.streams.len() < subscribers {
+                    turned_away = Some(format!("only {} were let in", hall.streams.len()));
+                }
+                let stream = hall.stream(effort.chunks).await?;
+                p50.push(subject, percentile(&stream.delays_us, 50).context("no chunk came")?);
+                p99.push(subject, percentile(&stream.delays_us, 99).context("no chunk came")?);
+                cpu.push(subject, stream.cpu_us);
+            }
+        }
+        let name = format!("fan-out to {subscribers}");
+        let target = Some(Target::AtMost(p50_us));
+        rows.push(Row::new(format!("{name}: p50, µs"), &p50.ours, &p50.floor, target).spoilt(turned_away));
+        rows.push(Row::new(format!("{name}: p99, µs"), &p99.ours, &p99.floor, None));
+        let target = cpu_us.map(Target::AtMost);
+        rows.push(Row::new(format!("{name}: daemon CPU, µs per chunk"), &cpu.ours, &cpu.floor, target));
+    }
+    Ok(rows)
+}
+
+/// Bursts, each as fast as the agent writes, the next when everybody has the last.
+pub(crate) async fn saturated(programs: &Programs, effort: Effort) -> anyhow::Result<Vec<Row>> {
+    const SUBSCRIBERS: usize = 50;
+    let mut rate = Pair::default();
+    for _ in 0..effort.daemons.min(3) {
+        for subject in Subject::BOTH {
+            let hall = Hall::open(programs, subject, SUBSCRIBERS).await?;
+            rate.push(subject, hall.bursts(effort.bursts).await?);
+        }
+    }
+    let name = "saturation at 50 subscribers, delivered frames/s";
+    Ok(vec![Row::new(name, &rate.ours, &rate.floor, Some(Target::AtLeast(110_000.0)))])
+}
+
+/// A daemon, one session, its subscribers.
+struct Hall {
+    daemon: Daemon,
+    speaker: Connection,
+    session: Attached,
+    streams: Vec<EventStream>,
+}
+
+struct Streamed {
+    /// For each chunk, until the last subscriber had it.
+    delays_us: Vec<f64>,
+    /// Of the daemon alone, per chunk.
+    cpu_us: f64,
+}
+
+impl Hall {
+    async fn open(programs: &Programs, subject: Subject, subscribers: usize) -> anyhow::Result<Self> {
+        let daemon = Daemon::start(programs, subject).await?;
+        let mut speaker = Connection::open(&daemon.server).await?;
+        let session = daemon.attach(&mut speaker).await?;
+        let mut streams = Vec::new();
+        for _ in 0..subscribers {
+            let connection = Connection::open(&daemon.server).await?;
+            streams.extend(connection.events(&session.path("events")).await?);
+        }
+        Ok(Self { daemon, speaker, session, streams })
+    }
+
+    /// A turn of `count` chunks at an even pace.
+    async fn stream(mut self, count: u32) -> anyhow::Result<Streamed> {
+        // Everything that is made on first use.
+        self = self.turn(Script::Chunks { count: 20, per_second: PER_SECOND, bytes: BYTES }).await?.0;
+        let before = cpu_nanos(self.daemon.pid)?;
+        let (hall, received) = self.turn(Script::Chunks { count, per_second: PER_SECOND, bytes: BYTES }).await?;
+        let cpu_us = (cpu_nanos(hall.daemon.pid)? - before) as f64 / 1e3 / f64::from(count);
+        let mut delays_us = vec![0.0_f64; usize::try_from(count)?];
+        for chunks in received {
+            if chunks.len() != delays_us.len() {
+                bail!("stream to subscribers: one has {} of {count} chunks", chunks.len());
+            }
+            for (slowest, (sent, had)) in delays_us.iter_mut().zip(chunks) {
+                *slowest = slowest.max(had.saturating_sub(sent) as f64 / 1e3);
+            }
+        }
+        hall.daemon.stop().await?;
+        Ok(Streamed { delays_us, cpu_us })
+    }
+
+    /// Plays one turn and returns, for each subscriber, when each chunk was written and when it was there.
+    async fn turn(mut self, script: Script) -> anyhow::Result<(Self, Vec<Vec<(u64, u64)>>)> {
+        let mut tasks = JoinSet::new();
+        for mut stream in std::mem::take(&mut self.streams) {
+            tasks.spawn(async move {
+                let (mut chunks, mut over) = (Vec::new(), false);
+                while !over {
+                    let read = stream.read(|event, now| match read_stamp(event) {
+                        Some(sent) => chunks.push((sent, now)),
+                        None => over |= event_type(event) == b"turn_complete",
+                    });
+                    timeout(PATIENCE, read).await??;
+                }
+                anyhow::Ok((stream, chunks))
+            });
+        }
+        self.session.prompt(&mut self.speaker, script).await?;
+        let mut received = Vec::new();
+        while let Some(done) = tasks.join_next().await {
+            let (stream, chunks) = done?.with_context(|| self.daemon.complaints())?;
+            self.streams.push(stream);
+            received.push(chunks);
+        }
+        Ok((self, received))
+    }
+
+    /// Frames delivered a second over `bursts` turns.
+    async fn bursts(mut self, bursts: u32) -> anyhow::Result<f64> {
+        // All subscribers and the speaker meet after each burst.
+        let barrier = Arc::new(Barrier::new(self.streams.len() + 1));
+        let mut tasks = JoinSet::new();
+        for mut stream in std::mem::take(&mut self.streams) {
+            let barrier = Arc::clone(&barrier);
+            tasks.spawn(async move {
+                let mut chunks = 0_u32;
+                for _ in 0..bursts {
+                    let mut over = false;
+                    while !over {
+                        let read = stream.read(|event, _| match read_stamp(event) {
+                            Some(_) => chunks += 1,
+                            None => over |= event_type(event) == b"turn_complete",
+                        });
+                        timeout(PATIENCE, read).await??;
+                    }
+                    barrier.wait().await;
+                }
+                anyhow::Ok(chunks)
+            });
+        }
+        let started = Instant::now();
+        for _ in 0..bursts {
+            let script = Script::Chunks { count: BURST, per_second: 0, bytes: BYTES };
+            self.session.prompt(&mut self.speaker, script).await?;
+            tokio::select! {
+                _ = barrier.wait() => {}
+                // Only a failure ends a task before the last burst, and nobody else would get past the barrier then.
+                Some(done) = tasks.join_next() => bail!("saturate subscribers: {:?}\n{}", done?, self.daemon.complaints()),
+            }
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let mut delivered = 0;
+        while let Some(chunks) = tasks.join_next().await {
+            let chunks = chunks??;
+            if chunks != bursts * BURST {
+                bail!("saturate subscribers: one has {chunks} of {} chunks", bursts * BURST);
+            }
+            delivered += chunks;
+        }
+        self.daemon.stop().await?;
+        Ok(f64::from(delivered) / seconds)
+    }
+}
