@@ -74,7 +74,12 @@ fn call_id(record: &CallRecord) -> ToolCallId {
 }
 
 fn display(record: &CallRecord) -> ToolDisplay {
-    let description = (!record.description.is_empty()).then(|| record.description.clone());
+    let description = match (record.description.as_str(), record.kind) {
+        ("", _) => None,
+        // A bare path or pattern says what, but not what is done with it.
+        (what, Kind::Read | Kind::Search | Kind::Fetch) => Some(format!("{} {what}", record.display_name)),
+        (what, _) => Some(what.to_owned()),
+    };
     ToolDisplay { name: Some(record.display_name.clone()), description, ..ToolDisplay::default() }
 }
 

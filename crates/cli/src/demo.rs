@@ -39,7 +39,8 @@ fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
         Ok(startup) => startup,
         Err(exit) => return Ok(exit),
     };
-    logging::start(LevelFilter::WARN, false, &startup.environment);
+    // A late vote is part of the story, not of the log.
+    logging::start(LevelFilter::ERROR, false, &startup.environment);
     let ours = AgentArgs {
         embedded_story: true,
         skip_trust: true,

@@ -49,8 +49,10 @@ pub(super) async fn play(address: SocketAddr, token: &str) -> anyhow::Result<()>
             }
             continue;
         }
+        stage.transcript.add(&event);
         if let Some(line) = describe(&event, &stage.names) {
-            say(&format!("{:>4}  {line}", id.map_or(String::new(), |id| id.to_string())));
+            stage.transcript.flush();
+            say(&format!("{:>5}  {line}", id.map_or(String::new(), |id| id.to_string())));
         }
         match kind.as_str() {
             "permission_request" => {
@@ -82,6 +84,7 @@ struct Stage {
     events: mpsc::Receiver<(&'static str, anyhow::Result<Value>)>,
     watchers: JoinSet<()>,
     seen: BTreeMap<&'static str, Vec<u64>>,
+    transcript: Chunks,
     over: bool,
 }
 
@@ -97,6 +100,7 @@ impl Stage {
             events,
             watchers: JoinSet::new(),
             seen: BTreeMap::new(),
+            transcript: Chunks::default(),
             over: false,
         };
         for name in ["alice", "bob", "carol"] {
@@ -166,7 +170,39 @@ impl Stage {
     }
 }
 
-/// One line about an event, under its wire name; `None` for those that say nothing to a person.
+/// Pieces of text that belong together, printed as one line with the ids of all of them.
+#[derive(Default)]
+struct Chunks {
+    kind: String,
+    text: String,
+    ids: Option<(u64, u64)>,
+}
+
+impl Chunks {
+    fn add(&mut self, event: &Value) {
+        let update = &event["data"]["update"];
+        let (Some(kind), Some(id)) = (update["sessionUpdate"].as_str(), event["id"].as_u64()) else { return };
+        if !matches!(kind, "agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk") {
+            return;
+        }
+        if kind != self.kind {
+            self.flush();
+            kind.clone_into(&mut self.kind);
+        }
+        self.text.push_str(update["content"]["text"].as_str().unwrap_or_default());
+        self.ids = Some((self.ids.map_or(id, |(first, _)| first), id));
+    }
+
+    fn flush(&mut self) {
+        let Self { kind, text, ids } = std::mem::take(self);
+        let Some((first, last)) = ids else { return };
+        let ids = if first == last { first.to_string() } else { format!("{first}-{last}") };
+        let words: Vec<&str> = text.split_whitespace().collect();
+        say(&format!("{ids:>5}  {:<28} {kind}: {}", "session_update", words.join(" ")));
+    }
+}
+
+/// One line about an event, under its wire name; `None` for those that say nothing to a person by themselves.
 fn describe(event: &Value, names: &BTreeMap<String, &'static str>) -> Option<String> {
     let who = |value: &Value| value.as_str().map_or("somebody", |id| names.get(id).copied().unwrap_or("somebody"));
     let data = &event["data"];
@@ -182,29 +218,23 @@ fn describe(event: &Value, names: &BTreeMap<String, &'static str>) -> Option<Str
             let outcome = data["outcome"]["optionId"].as_str().unwrap_or("cancelled");
             format!("{outcome}, by {}", who(&data["voterClientId"]))
         }
-        "permission_already_resolved" => "told to everybody: that vote came late".to_owned(),
+        "permission_already_resolved" => "to everybody: a vote came late".to_owned(),
         "turn_complete" => data["stopReason"].as_str()?.to_owned(),
         "turn_error" => data["message"].as_str()?.to_owned(),
+        "replay_complete" => return None,
         _ => String::new(),
     };
     Some(format!("{kind:<28} {rest}").trim_end().to_owned())
 }
 
+/// A tool call's beginning and end; what lies between is for progress bars.
 fn describe_update(update: &Value) -> Option<String> {
     let kind = update["sessionUpdate"].as_str()?;
-    let said = update["content"]["text"].as_str();
-    let detail = match kind {
-        "agent_message_chunk" | "agent_thought_chunk" | "user_message_chunk" => {
-            said.filter(|text| !text.is_empty())?.replace('\n', " ")
-        }
-        "tool_call" => update["title"].as_str().unwrap_or_default().to_owned(),
-        "tool_call_update" => {
-            let status = update["status"].as_str()?;
-            update["title"].as_str().map_or(status.to_owned(), |title| format!("{status}: {title}"))
-        }
-        _ => return None,
-    };
-    Some(format!("{kind}: {detail}"))
+    match (kind, update["status"].as_str()) {
+        ("tool_call", _) => Some(format!("{kind}: {}", update["title"].as_str()?)),
+        ("tool_call_update", Some(status @ ("completed" | "failed"))) => Some(format!("{kind}: {status}")),
+        _ => None,
+    }
 }
 
 fn text(value: &Value, key: &str) -> anyhow::Result<String> {
