@@ -181,6 +181,8 @@ struct Agent {
 struct Hosted {
     session: SessionId,
     mode: ApprovalMode,
+    /// A mode that a client asked for and the agent has not answered about: its own announcement of it is no news.
+    setting: Option<ApprovalMode>,
     mode_ids: Vec<(ApprovalMode, String)>,
 }
 
@@ -347,15 +349,16 @@ impl Agents {
         mode: ApprovalMode,
         reply: oneshot::Sender<Result<ApprovalMode, StartFailure>>,
     ) {
-        let agent_session = self.agent_session(key, session);
-        let hosted = agent_session.as_ref().and_then(|id| self.live.get(&key)?.sessions.get(id));
-        let (Some(agent_session), Some(hosted)) = (agent_session, hosted) else { return };
+        let Some(agent_session) = self.agent_session(key, session) else { return };
+        let hosted = self.live.get_mut(&key).and_then(|agent| agent.sessions.get_mut(&agent_session));
+        let Some(hosted) = hosted else { return };
         let Some((_, mode_id)) = hosted.mode_ids.iter().find(|(offered, _)| *offered == mode) else {
             let message = format!("the agent has no mode \"{}\"", mode.wire());
             // Whoever waited may be gone; then no one needs to know.
             let _ = reply.send(Err(StartFailure::Agent { code: -32602, message, data: None }));
             return;
         };
+        hosted.setting = Some(mode);
         let order =
             ModeOrder { session: session.clone(), agent_session, originator, mode, mode_id: mode_id.clone(), reply };
         self.order(key, Order::SetMode(order));
@@ -442,7 +445,7 @@ impl Agents {
             }
             Ok(Started { agent_session, wish, model_id, mode, mode_ids }) => {
                 let session = wish.unwrap_or_else(|| session_id(&agent_session));
-                let hosted = Hosted { session: session.clone(), mode, mode_ids };
+                let hosted = Hosted { session: session.clone(), mode, setting: None, mode_ids };
                 agent.sessions.insert(agent_session.clone(), hosted);
                 out.push(Input::SessionStarted {
                     creation,
@@ -482,7 +485,7 @@ impl Agents {
         match event {
             ChildEvent::Update(update) => {
                 let Ok(update) = serde_json::from_str::<Value>(update.update.get()) else { return };
-                let mode = current_mode(&update).filter(|mode| *mode != hosted.mode);
+                let mode = current_mode(&update).filter(|mode| *mode != hosted.mode && hosted.setting != Some(*mode));
                 out.push(Input::Update { session: session.clone(), update });
                 if let Some(mode) = mode {
                     hosted.mode = mode;
@@ -513,6 +516,7 @@ impl Agents {
         let ModeOrder { session, agent_session, originator, mode, mode_id: _, reply } = order;
         let hosted = self.live.get_mut(&key).and_then(|agent| agent.sessions.get_mut(&agent_session));
         let Some(hosted) = hosted else { return };
+        hosted.setting = None;
         let result = result.map(|()| std::mem::replace(&mut hosted.mode, mode));
         if result.is_ok() {
             out.push(Input::ApprovalModeChanged { session, originator, mode, persisted: false });
