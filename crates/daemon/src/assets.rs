@@ -153,12 +153,29 @@ mod tests {
     }
 
     #[test]
-    fn a_visit_to_a_session_is_the_page_if_there_is_one() {
-        let page = Web::get("index.html").is_some();
+    fn a_visit_to_a_session_is_the_page() {
         let html = "text/html,application/xhtml+xml";
-        assert_eq!(get("/session/x", &[(header::ACCEPT, html)]).is_some(), page);
-        assert_eq!(get("/", &[]).is_some(), page);
+        let page = get("/session/x", &[(header::ACCEPT, html)]).unwrap();
+        assert_eq!(page.headers().get(header::CONTENT_TYPE).unwrap(), "text/html; charset=utf-8");
+        assert_eq!(get("/", &[]).unwrap().headers().get(header::ETAG), page.headers().get(header::ETAG));
         assert!(get("/session/x/status", &[(header::ACCEPT, html)]).is_none());
         assert!(get("/session/x", &[(header::ACCEPT, "application/json")]).is_none());
+    }
+
+    /// Everything that the page itself names is there, and nothing that only developers need.
+    #[test]
+    fn the_page_is_whole() {
+        let index = Web::get("index.html").unwrap();
+        let text = String::from_utf8(index.data.into_owned()).unwrap();
+        let mut named = 0;
+        for part in text.split("\"/assets/").skip(1) {
+            let name = part.split('"').next().unwrap();
+            assert!(Web::get(name).is_some(), "{name}");
+            named += 1;
+        }
+        assert!(named > 0);
+        for name in Web::iter() {
+            assert!(!name.starts_with("tests/") && !name.ends_with(".md") && !name.ends_with(".d.ts"), "{name}");
+        }
     }
 }

@@ -83,6 +83,14 @@ pub(crate) fn write_token_file(path: &Path, token: &SecretString) -> Result<(), 
     write().map_err(|source| BootError::TokenFile { path: path.to_owned(), source })
 }
 
+/// Removes the token file, unless a later daemon left its own there.
+pub(crate) fn remove_token_file(path: &Path, token: &SecretString) {
+    let ours = std::fs::read(path).is_ok_and(|found| found == token.expose_secret().as_bytes());
+    if ours && let Err(error) = std::fs::remove_file(path) {
+        tracing::debug!(path = %path.display(), %error, "the token file was not removed");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
@@ -146,5 +154,9 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&path).unwrap(), token);
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
+        remove_token_file(&path, &SecretString::from("first"));
+        assert!(path.exists(), "the token of another daemon");
+        remove_token_file(&path, &SecretString::from("second"));
+        assert!(!path.exists());
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::AgentsOptions;
 use crate::audit_log::{AuditWriter, audit_log};
-use crate::auth::{Auth, write_token_file};
+use crate::auth::{Auth, remove_token_file, write_token_file};
 use crate::boot::{self, BootError, bind_ip, is_loopback_bind, validate};
 use crate::driver::Driver;
 use crate::facts::Facts;
@@ -126,18 +126,21 @@ impl Daemon {
     /// to leave and get [`crate::DaemonLimits::shutdown`]. Dropping the future ends everything at once, too.
     pub async fn run(self, shutdown: CancellationToken, kill: CancellationToken) -> ExitOutcome {
         let Self { listener, service, driver, audit, token_file, .. } = self;
+        // A child, so that an end of our own accord stays ours.
+        let stop = shutdown.child_token();
+        let token = service.auth.token().cloned();
         let mut helpers = JoinSet::new();
         if let Some(writer) = audit {
             helpers.spawn(writer.run());
         }
         let mut server = JoinSet::new();
-        server.spawn(server::serve(listener, service, shutdown.clone()));
+        server.spawn(server::serve(listener, service, stop.clone()));
         let mut driving = JoinSet::new();
-        driving.spawn(driver.run(shutdown.clone()));
+        driving.spawn(driver.run(stop.clone()));
         let end = async {
             let clean = matches!(driving.join_next().await, Some(Ok(true)));
             // A driver that panicked leaves a server without purpose.
-            shutdown.cancel();
+            stop.cancel();
             while server.join_next().await.is_some() {}
             while helpers.join_next().await.is_some() {}
             if clean { ExitOutcome::Clean } else { ExitOutcome::Forced }
@@ -147,10 +150,8 @@ impl Daemon {
             () = kill.cancelled() => ExitOutcome::Forced,
             outcome = end => outcome,
         };
-        if let Some(path) = token_file
-            && let Err(error) = std::fs::remove_file(&path)
-        {
-            tracing::debug!(path = %path.display(), %error, "the token file was not removed");
+        if let (Some(path), Some(token)) = (token_file, token) {
+            remove_token_file(&path, &token);
         }
         outcome
     }

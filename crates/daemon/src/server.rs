@@ -39,20 +39,23 @@ pub(crate) async fn serve(listener: TcpListener, service: Arc<Service>, stop: Ca
     let limit = service.facts.limits.connections;
     let mut connections = JoinSet::new();
     loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((socket, peer)) if connections.len() < limit => {
-                    connections.spawn(connection(socket, peer, Arc::clone(&service), stop.clone()));
-                }
-                // As the peer: one too many is closed at once.
-                Ok((_, peer)) => tracing::warn!(%peer, limit, "too many connections; closed one"),
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_REST).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
             () = stop.cancelled() => break,
+        };
+        // Connections that ended meanwhile give their places back before the new one is judged.
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((socket, peer)) if connections.len() < limit => {
+                connections.spawn(connection(socket, peer, Arc::clone(&service), stop.clone()));
+            }
+            // As the peer: one too many is closed at once.
+            Ok((_, peer)) => tracing::warn!(%peer, limit, "too many connections; closed one"),
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_REST).await;
+            }
         }
     }
     // From here on the port refuses.

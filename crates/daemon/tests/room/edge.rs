@@ -1,6 +1,7 @@
 //! Who is let in, and what the daemon says of itself.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
 
 use convoke_daemon::{BootError, Daemon, PortOption, TokenOption};
 use serde_json::json;
@@ -157,4 +158,53 @@ async fn deep_health_and_status_count() {
     let bad = rig.client.get("/daemon/status?detail=x").await;
     let body = json!({"error": "detail must be one of: summary, full", "code": "invalid_detail"});
     assert_eq!((bad.status, bad.json()), (400, body));
+}
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn requests_are_logged_without_their_secrets() {
+    let written = Written::default();
+    let writer = written.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let rig = Rig::with(|options| options.token = TokenOption::Given("tok-secret-123".into())).await;
+    let rig = rig.authorized("tok-secret-123");
+    let member = rig.join("single").await;
+    rig.client.get(&member.path("status?token=tok-secret-123")).await;
+    rig.client.post(&member.path("heartbeat"), &member.id, json!({})).await;
+    rig.client.get("/health").await;
+    let stranger = Client { token: Some("tok-wrong-456".to_owned()), ..rig.client.clone() };
+    stranger.get(&member.path("status")).await;
+    rig.client.post(&member.path("cancel"), &member.id, json!({})).await;
+    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("request completed")).collect();
+    let fields = [
+        (" INFO ", "route=POST /session durationMs=", "status=200"),
+        (" INFO ", "route=GET /session/:id/status sessionId=", "status=200"),
+        (" WARN ", "route=GET /session/:id/status sessionId=", "status=401"),
+        (" INFO ", "route=POST /session/:id/cancel sessionId=", "status=204"),
+    ];
+    assert_eq!(lines.len(), fields.len(), "{lines:#?}");
+    for (line, (level, route, status)) in lines.iter().zip(fields) {
+        assert!(line.contains(level) && line.contains(route) && line.contains(status), "{line}");
+    }
+    assert!(lines[3].contains(&format!("clientId=\"{}\"", member.id)), "{}", lines[3]);
+    assert!(!text.contains("tok-secret") && !text.contains("tok-wrong"), "a token was logged");
 }
