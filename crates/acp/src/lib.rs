@@ -3,6 +3,8 @@
 //! This is the only room that names the ACP SDK, and none of its types leave it: whoever hosts an agent sees
 //! `convoke_protocol` types and raw JSON.
 //!
+//! * **Agent end** – [`serve`] offers the sessions of a [`SessionFactory`](convoke_protocol::SessionFactory) to an ACP
+//!   client: an editor, a daemon, ours or another. [`serve_stdio`] does so on stdin and stdout.
 //! * **Client end** – [`AgentChild`] drives any ACP agent, started as a guarded child process ([`AgentChild::start`])
 //!   or reached over any pair of byte streams ([`AgentChild::connect`]). What the agent says arrives, in its own order,
 //!   in a bounded queue of [`ChildEvent`]s ([`AgentEvents`]).
@@ -30,13 +32,22 @@
 //! # Ok(()) }
 //! ```
 
+mod agent;
 mod client;
 mod lines;
 mod rpc_error;
+mod wire;
 
 /// The key in `_meta` of `session/new` by which a client chooses the id of the session.
 pub const SESSION_ID_META: &str = "convoke.sessionId";
 
+/// The key in `_meta` of a new session and of `session_info_update` that names the model.
+pub const MODEL_META: &str = "convoke.model";
+
+/// The key in `_meta` of a prompt's answer that says more about its end, such as `{"code": "MAX_TURNS_EXCEEDED", …}`.
+pub const END_META: &str = "convoke.end";
+
+pub use agent::{ServeError, serve, serve_stdio};
 pub use client::{
     AgentChild, AgentCommand, AgentDescription, AgentError, AgentEvents, AgentOptions, ChildEvent, EndCause, Exit,
     PermissionAsk, PermissionReply, PromptEnd, StartError, StartedSession, UpdateEvent, Withdrawal,

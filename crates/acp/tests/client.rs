@@ -146,12 +146,10 @@ async fn a_permission_request_comes_raw_and_its_answer_decides() {
     let (agent, mut events, session, _agents) = connect(Script::default(), AgentOptions::default()).await;
     let turn = prompt(&agent, &session, "run the approval scenario");
     let ask = next_ask(&mut events).await;
-    insta::assert_json_snapshot!(
-        "permission_of_the_peer",
-        json!({
-            "toolCall": ask.tool_call, "options": ask.options, "meta": ask.meta,
-        })
-    );
+    let raw = json!({"toolCall": ask.tool_call, "options": ask.options, "meta": ask.meta});
+    insta::with_settings!({snapshot_path => "golden", prepend_module_to_snapshot => false}, {
+        insta::assert_json_snapshot!("client_permission_of_the_peer", raw);
+    });
     let withdrawal = ask.reply.withdrawal();
     ask.reply.selected("proceed_once");
     assert!(!soon(withdrawal.wait()).await, "an answered request is not withdrawn");

@@ -119,13 +119,13 @@ impl AgentChild {
         let close = closing.clone().drop_guard();
         let tail = process.as_ref().map(Process::tail);
         let (publisher, events) = event::queue(options.line_bytes_max, &closing);
-        let gate = Arc::new(Gate::default());
+        let stop = CancellationToken::new();
+        let gate = Arc::new(Gate::new(stop.clone()));
         let (ours, theirs) = sdk::Channel::duplex();
         let (from_sdk, to_sdk) = (ours.rx, ours.tx);
         let (ready, connection) = oneshot::channel();
         let (ended, exit) = watch::channel(None);
         let ignored = Arc::default();
-        let stop = CancellationToken::new();
         let intake = Intake {
             gate: Arc::clone(&gate),
             publisher: publisher.clone(),

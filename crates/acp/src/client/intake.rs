@@ -70,6 +70,7 @@ struct PermissionParams {
 pub(super) struct Gate {
     open: Mutex<Open>,
     moved: Notify,
+    gone: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +86,11 @@ struct Open {
 }
 
 impl Gate {
+    /// `gone` is cancelled when the connection ends.
+    pub(super) fn new(gone: CancellationToken) -> Self {
+        Self { gone, ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,7 +136,7 @@ impl Gate {
         let result = match (slot, request.method.as_str()) {
             (Some(slot), PERMISSION) => match PermissionParams::deserialize(request.params) {
                 Ok(PermissionParams { session_id, tool_call, options, meta }) => {
-                    let reply = PermissionReply::new(responder);
+                    let reply = PermissionReply::new(responder, self.gone.clone());
                     let ask = PermissionAsk { session_id, tool_call, options, meta, reply };
                     slot.send(ChildEvent::PermissionRequest(Box::new(ask)));
                     Ok(())
@@ -139,7 +145,7 @@ impl Gate {
             },
             // No place was kept: the agent is being closed.
             (None, PERMISSION) => {
-                drop(PermissionReply::new(responder));
+                drop(PermissionReply::new(responder, self.gone.clone()));
                 Ok(())
             }
             (_, method) => responder.respond_with_error(sdk::Error::method_not_found().data(method.to_owned())),

@@ -35,11 +35,14 @@ pub struct PermissionReply {
     responder: Option<sdk::Responder>,
     withdrawn: sdk::RequestCancellation,
     settled: CancellationToken,
+    gone: CancellationToken,
 }
 
 impl PermissionReply {
-    pub(super) fn new(responder: sdk::Responder) -> Self {
-        Self { withdrawn: responder.cancellation(), responder: Some(responder), settled: CancellationToken::new() }
+    /// `gone` is cancelled when the agent's connection ends.
+    pub(super) fn new(responder: sdk::Responder, gone: CancellationToken) -> Self {
+        let withdrawn = responder.cancellation();
+        Self { withdrawn, responder: Some(responder), settled: CancellationToken::new(), gone }
     }
 
     /// One of the options was chosen.
@@ -68,7 +71,8 @@ impl PermissionReply {
     /// Tells when the agent withdraws the question. May outlive the reply.
     #[must_use]
     pub fn withdrawal(&self) -> Withdrawal {
-        Withdrawal { withdrawn: Arc::new(self.withdrawn.clone()), settled: self.settled.clone() }
+        let withdrawn = Arc::new(self.withdrawn.clone());
+        Withdrawal { withdrawn, settled: self.settled.clone(), gone: self.gone.clone() }
     }
 
     fn answer(mut self, answer: Result<Value, RpcError>) {
@@ -103,14 +107,17 @@ fn cancelled(reason: Option<&str>) -> Value {
 pub struct Withdrawal {
     withdrawn: Arc<sdk::RequestCancellation>,
     settled: CancellationToken,
+    gone: CancellationToken,
 }
 
 impl Withdrawal {
-    /// Waits until the question is over: `true` if the agent withdrew it, `false` once it was answered or dropped.
+    /// Waits until the question is over: `true` if the agent withdrew it or is gone, `false` once it was answered or
+    /// dropped. Cancel-safe.
     pub async fn wait(&self) -> bool {
         tokio::select! {
             biased;
             () = self.withdrawn.cancelled() => true,
+            () = self.gone.cancelled() => true,
             () = self.settled.cancelled() => false,
         }
     }

@@ -15,11 +15,13 @@ use agent_client_protocol as sdk;
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
 use sdk::TransportFrame;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
+
+use crate::wire;
 
 use super::error::{EndCause, Exit};
 use super::event::{ChildEvent, Publisher, Slot};
@@ -62,27 +64,17 @@ pub(super) async fn drive(
 
 /// Writes the SDK's messages to the agent. Its end closes the agent's stdin.
 pub(super) async fn outlet(
-    mut frames: UnboundedReceiver<TransportFrame>,
-    mut input: impl AsyncWrite + Unpin,
+    frames: UnboundedReceiver<TransportFrame>,
+    input: impl AsyncWrite + Unpin,
     gate: Arc<Gate>,
 ) -> Option<EndCause> {
-    while let Some(frame) = frames.next().await {
-        if let TransportFrame::Single(message) = &frame {
+    let frames = frames.inspect(|frame| {
+        if let TransportFrame::Single(message) = frame {
             gate.outgoing(message);
         }
-        let mut line = match frame.to_json() {
-            Ok(line) => line.into_bytes(),
-            Err(error) => return Some(EndCause::Broken(error.message)),
-        };
-        line.push(b'\n');
-        if input.write_all(&line).await.is_err() || input.flush().await.is_err() {
-            // A closed stdin is how an exit is first seen from here.
-            return Some(EndCause::Exited);
-        }
-    }
-    // Only pipes that need it care; a failure means that they are closed.
-    let _ = input.shutdown().await;
-    None
+    });
+    // A closed stdin is how an exit is first seen from here.
+    wire::write_frames(frames, input, |_| {}).await.err().map(|_| EndCause::Exited)
 }
 
 /// Everything that [`run`] owns.

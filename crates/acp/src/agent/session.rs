@@ -1,0 +1,346 @@
+//! One session of ours, seen from its client: a task that puts everything that happens in one order.
+//!
+//! Prompts, mode changes and the end come in as [`Command`]s; the session's log and its questions come in beside them.
+//! Events leave in the order of the log, a question leaves behind the events before it, and the answer to a prompt
+//! leaves behind the updates of its turn. Nothing waits inside of a step, so a cancellation is always heard, also while
+//! the client does not read.
+
+use std::collections::VecDeque;
+use std::future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_client_protocol as sdk;
+use convoke_protocol::{
+    AgentEvent, AgentEventBody, AgentSend, ApprovalMode, ContentPart, HostedSession, PermissionOutcome, SendError,
+    SendMessage, SendReceipt, StreamEndReason, StreamId, Subscription,
+};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::rpc_error::{INVALID_PARAMS, RpcError, TurnError, failed_turn};
+
+use super::outbox::Outbox;
+use super::permission::{self, Question};
+use super::translate::Translator;
+
+/// How long a session may take to close before it is left to itself.
+const CLOSE_MAX: Duration = Duration::from_secs(10);
+
+const MODE_UPDATE: &str = "current_mode_update";
+
+/// Answers one request with raw JSON.
+pub(super) type Responder = sdk::v1::Responder;
+
+/// What a client wants of its session, besides cancelling.
+pub(super) enum Command {
+    Prompt(Vec<ContentPart>, Responder),
+    SetMode(String, Responder),
+    Close(Responder),
+}
+
+/// A running prompt.
+struct Turn {
+    responder: Responder,
+    /// Known once `send` has answered.
+    stream: Option<StreamId>,
+    /// `send`, until it has answered.
+    sending: Option<BoxFuture<'static, Result<SendReceipt, SendError>>>,
+    withdrawn: sdk::RequestCancellation,
+    cancelled: bool,
+    last_error: Option<TurnError>,
+    /// An end that came before `send` said which stream it started.
+    early_end: Option<(StreamId, StreamEndReason, Option<Value>)>,
+}
+
+/// The task of one session.
+pub(super) struct Session {
+    pub(super) hosted: HostedSession,
+    pub(super) outbox: Outbox,
+    pub(super) commands: mpsc::Receiver<Command>,
+    /// `session/cancel`. A flag rather than a command, so that it always fits.
+    pub(super) cancel: Arc<Notify>,
+    pub(super) questions: mpsc::Receiver<Question>,
+}
+
+enum Step {
+    Command(Option<Command>),
+    Cancel,
+    Sent(Result<SendReceipt, SendError>),
+    Work,
+    Update(Option<super::outbox::Credit>),
+    Event(Option<Arc<AgentEvent>>),
+    Question(Question),
+}
+
+struct Running {
+    hosted: HostedSession,
+    outbox: Outbox,
+    translator: Translator,
+    turn: Option<Turn>,
+    /// Updates of the events that were read; never more than one event's.
+    updates: VecDeque<Value>,
+    mode: ApprovalMode,
+    /// Open questions and aborts under way.
+    work: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// Cancels the open questions.
+    asking: CancellationToken,
+    closing: Option<Responder>,
+}
+
+impl Session {
+    /// Runs until the client closes the session or is gone, then closes it for good.
+    pub(super) async fn run(self, events: Subscription) {
+        let Self { hosted, outbox, mut commands, cancel, mut questions } = self;
+        let mut events = pin!(events);
+        let mut running = Running {
+            mode: hosted.control.approval_mode(),
+            hosted,
+            outbox,
+            translator: Translator::default(),
+            turn: None,
+            updates: VecDeque::new(),
+            work: FuturesUnordered::new(),
+            asking: CancellationToken::new(),
+            closing: None,
+        };
+        while running.closing.is_none() {
+            let busy = !running.updates.is_empty();
+            let withdrawal = running.turn.as_ref().filter(|turn| !turn.cancelled).map(|turn| turn.withdrawn.clone());
+            let step = tokio::select! {
+                biased;
+                command = commands.recv() => Step::Command(command),
+                () = cancel.notified() => Step::Cancel,
+                () = withdrawn(withdrawal) => Step::Cancel,
+                sent = sent(running.turn.as_mut()) => Step::Sent(sent),
+                Some(()) = running.work.next() => Step::Work,
+                credit = running.outbox.credit(), if busy => Step::Update(credit),
+                event = events.next(), if !busy => Step::Event(event),
+                Some(question) = questions.recv(), if !busy => Step::Question(question),
+            };
+            match step {
+                Step::Command(None) | Step::Update(None) | Step::Event(None) => break,
+                Step::Command(Some(command)) => running.command(command),
+                Step::Cancel => running.cancel(),
+                Step::Sent(sent) => running.sent(sent),
+                Step::Work => {}
+                Step::Update(Some(credit)) => {
+                    if let Some(update) = running.updates.pop_front() {
+                        running.outbox.send(credit, &running.hosted.id, update);
+                    }
+                }
+                Step::Event(Some(event)) => running.event(&event),
+                Step::Question(question) => running.ask(question),
+            }
+        }
+        // Nobody answers any more, and whoever asks from here on is told so at once.
+        drop(questions);
+        running.close(events.get_mut()).await;
+    }
+}
+
+/// Waits until the client withdraws the running prompt with `$/cancel_request`.
+async fn withdrawn(prompt: Option<sdk::RequestCancellation>) {
+    match prompt {
+        Some(prompt) => prompt.cancelled().await,
+        None => future::pending().await,
+    }
+}
+
+async fn sent(turn: Option<&mut Turn>) -> Result<SendReceipt, SendError> {
+    match turn.and_then(|turn| turn.sending.as_mut()) {
+        Some(sending) => sending.await,
+        None => future::pending().await,
+    }
+}
+
+pub(super) fn answer(responder: Responder, answer: Result<Value, RpcError>) {
+    if let Err(error) = responder.respond_with_result(answer.map_err(Into::into)) {
+        tracing::debug!(code = error.code.value(), "an answer found no client");
+    }
+}
+
+impl Running {
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Prompt(_, responder) if self.turn.is_some() => answer(responder, Err(RpcError::busy())),
+            Command::Prompt(content, responder) => self.prompt(content, responder),
+            Command::SetMode(id, responder) => {
+                let set = self.set_mode(&id);
+                answer(responder, set.map(|()| json!({})));
+                self.report_mode();
+            }
+            Command::Close(responder) => self.closing = Some(responder),
+        }
+    }
+
+    fn prompt(&mut self, content: Vec<ContentPart>, responder: Responder) {
+        let agent = Arc::clone(&self.hosted.agent);
+        let message = AgentSend::Message(SendMessage { content, display_content: None });
+        self.turn = Some(Turn {
+            withdrawn: responder.cancellation(),
+            responder,
+            stream: None,
+            sending: Some(async move { agent.send(message).await }.boxed()),
+            cancelled: false,
+            last_error: None,
+            early_end: None,
+        });
+    }
+
+    fn sent(&mut self, sent: Result<SendReceipt, SendError>) {
+        let Some(turn) = self.turn.as_mut() else { return };
+        turn.sending = None;
+        match sent {
+            Err(error) => self.end_turn(Err(error.into())),
+            // Nothing was started, so nothing will end.
+            Ok(SendReceipt { stream_id: None }) => self.end_turn(Ok(json!({"stopReason": "end_turn"}))),
+            Ok(SendReceipt { stream_id: Some(id) }) => {
+                let early = turn.early_end.take_if(|(stream, ..)| *stream == id);
+                turn.stream = Some(id);
+                if let Some((_, reason, data)) = early {
+                    self.finish(reason, data);
+                } else if turn.cancelled {
+                    // The abort before may have found nothing to end.
+                    self.abort();
+                }
+            }
+        }
+    }
+
+    fn cancel(&mut self) {
+        self.asking.cancel();
+        self.asking = CancellationToken::new();
+        if let Some(turn) = self.turn.as_mut() {
+            turn.cancelled = true;
+            self.abort();
+        }
+    }
+
+    fn abort(&mut self) {
+        let agent = Arc::clone(&self.hosted.agent);
+        self.work.push(async move { agent.abort().await }.boxed());
+    }
+
+    fn set_mode(&self, id: &str) -> Result<(), RpcError> {
+        let offered = self.hosted.control.approval_modes();
+        let Some(mode) = ApprovalMode::parse(id).filter(|mode| offered.contains(mode)) else {
+            let ids: Vec<_> = offered.iter().map(|mode| mode.acp()).collect();
+            let data = Some(json!({"code": "mode_unavailable", "allowed": ids}));
+            return Err(RpcError { data, ..RpcError::new(INVALID_PARAMS, format!("no mode with id \"{id}\"")) });
+        };
+        Ok(self.hosted.control.set_approval_mode(mode)?)
+    }
+
+    /// Tells the client of a mode that changed, whoever changed it.
+    fn report_mode(&mut self) {
+        let mode = self.hosted.control.approval_mode();
+        if mode != self.mode {
+            self.mode = mode;
+            // Only the last of several changes is news.
+            self.updates.retain(|update| update["sessionUpdate"] != MODE_UPDATE);
+            self.updates.push_back(json!({"sessionUpdate": MODE_UPDATE, "currentModeId": mode.acp()}));
+        }
+    }
+
+    fn event(&mut self, event: &AgentEvent) {
+        self.updates.extend(self.translator.updates(event));
+        match &event.body {
+            AgentEventBody::Error { status, message, fatal } => {
+                if let Some(turn) = self.turn.as_mut()
+                    && (*fatal || turn.last_error.is_none())
+                {
+                    let (message, meta) = (message.clone(), event.meta.clone());
+                    turn.last_error = Some(TurnError { status: *status, message, meta });
+                }
+            }
+            AgentEventBody::ToolResponse { .. } | AgentEventBody::SessionUpdate { .. } => self.report_mode(),
+            AgentEventBody::AgentEnd { reason, data } => {
+                self.report_mode();
+                match self.turn.as_mut() {
+                    Some(turn) if turn.stream.as_ref() == Some(&event.stream_id) => {
+                        self.finish(*reason, data.clone());
+                    }
+                    Some(turn) if turn.stream.is_none() => {
+                        turn.early_end = Some((event.stream_id.clone(), *reason, data.clone()));
+                    }
+                    Some(_) | None => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The stream of the running prompt ended.
+    fn finish(&mut self, reason: StreamEndReason, data: Option<Value>) {
+        let stop = match reason {
+            StreamEndReason::Completed => "end_turn",
+            StreamEndReason::Aborted => "cancelled",
+            // ACP has no word for time; a turn that may not go on is the nearest.
+            StreamEndReason::MaxTurns | StreamEndReason::MaxTime => "max_turn_requests",
+            StreamEndReason::MaxBudget => "max_tokens",
+            StreamEndReason::Refusal => "refusal",
+            StreamEndReason::Failed => {
+                let error = self.turn.as_mut().and_then(|turn| turn.last_error.take());
+                return self.end_turn(Err(failed_turn(error, data)));
+            }
+        };
+        let mut end = Map::new();
+        end.insert("stopReason".to_owned(), json!(stop));
+        end.extend(data.map(|data| ("_meta".to_owned(), json!({crate::END_META: data}))));
+        self.end_turn(Ok(Value::Object(end)));
+    }
+
+    fn end_turn(&mut self, end: Result<Value, RpcError>) {
+        if let Some(turn) = self.turn.take() {
+            self.flush();
+            answer(turn.responder, end);
+        }
+    }
+
+    /// Sends what is left of one event's updates without credit: an answer must not overtake them, and they are few.
+    fn flush(&mut self) {
+        for update in std::mem::take(&mut self.updates) {
+            self.outbox.send_now(&self.hosted.id, update);
+        }
+    }
+
+    fn ask(&mut self, question: Question) {
+        if self.turn.as_ref().is_some_and(|turn| turn.cancelled) {
+            // An asker that is gone needs no answer.
+            let _ = question.answer.send(PermissionOutcome::Cancelled);
+            return;
+        }
+        let message = sdk::UntypedMessage {
+            method: "session/request_permission".to_owned(),
+            params: permission::params(&question.request),
+        };
+        let sent = self.outbox.client().send_request(message);
+        self.work.push(permission::settle(sent, question, self.asking.clone()).boxed());
+    }
+
+    /// Ends the session itself. What it still says goes out, its prompt is answered, then the request to close is.
+    async fn close(mut self, events: &mut Subscription) {
+        self.asking.cancel();
+        let control = Arc::clone(&self.hosted.control);
+        // The open questions have to hear that they are cancelled, or a tool might wait for them for ever.
+        let settled = async { while self.work.next().await.is_some() {} };
+        let closed = async { tokio::join!(control.close(), settled) };
+        if tokio::time::timeout(CLOSE_MAX, closed).await.is_err() {
+            tracing::warn!(session = %self.hosted.id, "a session did not close in time");
+        }
+        while let Some(Some(event)) = events.next().now_or_never() {
+            self.event(&event);
+            self.flush();
+        }
+        self.end_turn(Ok(json!({"stopReason": "cancelled"})));
+        if let Some(responder) = self.closing.take() {
+            answer(responder, Ok(json!({})));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What does an event of ours mean to an ACP client?
+//!
+//! Pure: one [`AgentEvent`] in, ACP `SessionUpdate`s out as JSON. User messages are not echoed, a subagent's words stay
+//! with its own thread (its tool calls carry `_meta.threadId`), and ends and fatal errors are left to the turn.
+//! Source: ACP v1 `session/update`; runtime specification §1.3; `_meta.toolName` and `_meta.usage` as the daemon's
+//! clients know them from recorded transcripts.
+
+use std::collections::HashMap;
+
+use convoke_protocol::{
+    AgentEvent, AgentEventBody, ContentPart, DisplayContent, MessageRole, Meta, ToolCallId, ToolDisplay,
+};
+use serde_json::{Map, Value, json};
+
+use super::content;
+
+/// Translates the events of one session.
+#[derive(Debug, Default)]
+pub(super) struct Translator {
+    /// Names of calls without a response, for `_meta` of their updates. As bounded as the calls that run at once.
+    tools: HashMap<ToolCallId, String>,
+}
+
+impl Translator {
+    /// The updates that `event` becomes, often none, in order.
+    pub(super) fn updates(&mut self, event: &AgentEvent) -> Vec<Value> {
+        let thread = event.thread_id.as_deref();
+        match &event.body {
+            AgentEventBody::Message { role: MessageRole::Agent, content } if thread.is_none() => {
+                content.iter().filter_map(|part| message(part, &event.meta)).collect()
+            }
+            AgentEventBody::ToolRequest { request_id, name, args, display, kind, locations } => {
+                self.tools.insert(request_id.clone(), name.clone());
+                vec![json!({
+                    "sessionUpdate": "tool_call",
+                    "toolCallId": request_id,
+                    "title": title(display.as_ref()).unwrap_or(name),
+                    "kind": kind,
+                    "status": "pending",
+                    "content": [],
+                    "locations": locations,
+                    "rawInput": args,
+                    "_meta": tool_meta(Some(name), thread),
+                })]
+            }
+            AgentEventBody::ToolUpdate { request_id, display, content, data } => {
+                let mut update = self.call_update(request_id, status(data.as_ref()), thread);
+                if let Some(title) = title(display.as_ref()) {
+                    update.insert("title".to_owned(), json!(title));
+                }
+                let content = tool_content(display.as_ref(), content.as_deref());
+                if !content.is_empty() {
+                    update.insert("content".to_owned(), json!(content));
+                }
+                vec![Value::Object(update)]
+            }
+            AgentEventBody::ToolResponse { request_id, name, display, content, data, is_error } => {
+                self.tools.insert(request_id.clone(), name.clone());
+                let status = if *is_error { "failed" } else { "completed" };
+                let mut update = self.call_update(request_id, status, thread);
+                self.tools.remove(request_id);
+                let content = tool_content(display.as_ref(), content.as_deref());
+                update.insert("content".to_owned(), json!(content));
+                if let Some(DisplayContent::Diff { path, .. }) = display.as_ref().and_then(|d| d.result.as_ref()) {
+                    update.insert("locations".to_owned(), json!([{"path": path}]));
+                }
+                if let Some(data) = data {
+                    update.insert("rawOutput".to_owned(), data.clone());
+                }
+                vec![Value::Object(update)]
+            }
+            AgentEventBody::Usage { model, input_tokens, output_tokens, cached_tokens } => {
+                let usage = usage(*input_tokens, *output_tokens, *cached_tokens);
+                vec![json!({
+                    "sessionUpdate": "agent_message_chunk",
+                    "content": content::text_block(""),
+                    "_meta": {"usage": usage, "model": model},
+                })]
+            }
+            AgentEventBody::SessionUpdate { title, model, .. } if title.is_some() || model.is_some() => {
+                let mut update = Map::new();
+                update.insert("sessionUpdate".to_owned(), json!("session_info_update"));
+                update.extend(title.as_ref().map(|title| ("title".to_owned(), json!(title))));
+                update.extend(model.as_ref().map(|model| ("_meta".to_owned(), json!({crate::MODEL_META: model}))));
+                vec![Value::Object(update)]
+            }
+            AgentEventBody::Error { status, message, fatal: false } => {
+                let mut error = event.meta.clone();
+                error.insert("status".to_owned(), json!(status));
+                vec![json!({
+                    "sessionUpdate": "agent_thought_chunk",
+                    "content": content::text_block(message),
+                    "_meta": {"error": error},
+                })]
+            }
+            AgentEventBody::Message { .. }
+            | AgentEventBody::SessionUpdate { .. }
+            | AgentEventBody::AgentStart
+            | AgentEventBody::AgentEnd { .. }
+            | AgentEventBody::Error { .. }
+            | AgentEventBody::Custom { .. }
+            | AgentEventBody::Unknown(_) => Vec::new(),
+        }
+    }
+
+    fn call_update(&self, id: &ToolCallId, status: &str, thread: Option<&str>) -> Map<String, Value> {
+        let mut update = Map::new();
+        update.insert("sessionUpdate".to_owned(), json!("tool_call_update"));
+        update.insert("toolCallId".to_owned(), json!(id));
+        update.insert("status".to_owned(), json!(status));
+        let meta = tool_meta(self.tools.get(id).map(String::as_str), thread);
+        update.insert("_meta".to_owned(), Value::Object(meta));
+        update
+    }
+}
+
+fn message(part: &ContentPart, meta: &Meta) -> Option<Value> {
+    let (kind, content) = match part {
+        ContentPart::Thought { thought, .. } => ("agent_thought_chunk", content::text_block(thought)),
+        other => ("agent_message_chunk", content::block(other)?),
+    };
+    let mut update = json!({"sessionUpdate": kind, "content": content});
+    if let (false, Value::Object(update)) = (meta.is_empty(), &mut update) {
+        update.insert("_meta".to_owned(), json!(meta));
+    }
+    Some(update)
+}
+
+/// What the call does, else the tool's name for people.
+fn title(display: Option<&ToolDisplay>) -> Option<&String> {
+    display.and_then(|display| display.description.as_ref().or(display.name.as_ref()))
+}
+
+fn tool_meta(name: Option<&str>, thread: Option<&str>) -> Meta {
+    let mut meta = Meta::new();
+    meta.extend(name.map(|name| ("toolName".to_owned(), json!(name))));
+    meta.extend(thread.map(|thread| ("threadId".to_owned(), json!(thread))));
+    meta
+}
+
+/// The scheduler's state in ACP's words. Before a call executes it is pending, whatever it waits for.
+fn status(data: Option<&Value>) -> &'static str {
+    match data.and_then(|data| data.get("status")).and_then(Value::as_str) {
+        Some("validating" | "scheduled" | "awaiting_approval" | "pending") => "pending",
+        _ => "in_progress",
+    }
+}
+
+/// What to show: the display's result if there is one, else what the model is told.
+fn tool_content(display: Option<&ToolDisplay>, content: Option<&[ContentPart]>) -> Vec<Value> {
+    if let Some(result) = display.and_then(|display| display.result.as_ref()) {
+        return vec![content::display(result)];
+    }
+    let blocks = content.unwrap_or_default().iter().filter_map(content::block);
+    blocks.map(|block| content::tool_block(&block)).collect()
+}
+
+fn usage(input: Option<u64>, output: Option<u64>, cached: Option<u64>) -> Map<String, Value> {
+    let total = input.or(output).map(|_| input.unwrap_or(0).saturating_add(output.unwrap_or(0)));
+    let counts =
+        [("inputTokens", input), ("outputTokens", output), ("totalTokens", total), ("cachedReadTokens", cached)];
+    counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), json!(count?)))).collect()
+}
+
+#[cfg(test)]
+mod tests;

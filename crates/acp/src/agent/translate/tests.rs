@@ -1,0 +1,138 @@
+use convoke_protocol::{ErrorStatus, StreamEndReason};
+
+use super::*;
+
+fn event(thread: Option<&str>, body: AgentEventBody) -> AgentEvent {
+    AgentEvent {
+        id: "s-0".into(),
+        thread_id: thread.map(Into::into),
+        stream_id: "s".into(),
+        timestamp: String::new(),
+        body,
+        meta: Meta::new(),
+    }
+}
+
+fn translate(bodies: impl IntoIterator<Item = AgentEventBody>) -> Vec<Value> {
+    let mut translator = Translator::default();
+    bodies.into_iter().flat_map(|body| translator.updates(&event(None, body))).collect()
+}
+
+fn request(id: &str) -> AgentEventBody {
+    AgentEventBody::ToolRequest {
+        request_id: id.into(),
+        name: "shell".into(),
+        args: json!({"command": "ls"}),
+        display: None,
+        kind: convoke_protocol::ToolKind::Execute,
+        locations: vec![],
+    }
+}
+
+fn update(id: &str, display: Option<ToolDisplay>, data: Value) -> AgentEventBody {
+    AgentEventBody::ToolUpdate { request_id: id.into(), display, content: None, data: Some(data) }
+}
+
+fn response(id: &str, display: Option<ToolDisplay>, is_error: bool) -> AgentEventBody {
+    AgentEventBody::ToolResponse {
+        request_id: id.into(),
+        name: "shell".into(),
+        display,
+        content: Some(vec![ContentPart::text("told")]),
+        data: None,
+        is_error,
+    }
+}
+
+fn shows(result: DisplayContent) -> Option<ToolDisplay> {
+    Some(ToolDisplay { result: Some(result), ..ToolDisplay::default() })
+}
+
+#[test]
+fn a_call_is_pending_until_it_executes() {
+    for (state, status) in [
+        ("validating", "pending"),
+        ("scheduled", "pending"),
+        ("awaiting_approval", "pending"),
+        ("executing", "in_progress"),
+        ("anything else", "in_progress"),
+    ] {
+        let updates = translate([request("a"), update("a", None, json!({"status": state}))]);
+        assert_eq!(updates[1]["status"], status, "{state}");
+        assert_eq!(updates[1]["_meta"], json!({"toolName": "shell"}));
+        assert_eq!(updates[1].get("content"), None, "an update without content leaves what is shown");
+    }
+}
+
+#[test]
+fn a_result_shows_its_display_rather_than_what_the_model_is_told() {
+    let terminal = DisplayContent::Terminal { pid: Some(7), exit_code: Some(0), ansi: "\u{1b}[1mok".into() };
+    let json_value = DisplayContent::Json { value: json!({"a": 1}) };
+    for (display, shown) in [
+        (None, "told"),
+        (shows(DisplayContent::Text { text: "shown".into() }), "shown"),
+        (shows(terminal), "\u{1b}[1mok"),
+        (shows(json_value), "{\n  \"a\": 1\n}"),
+    ] {
+        let updates = translate([request("a"), response("a", display, false)]);
+        assert_eq!(updates[1]["content"][0]["content"]["text"], shown);
+        assert_eq!(updates[1]["status"], "completed");
+    }
+    assert_eq!(translate([response("a", None, true)])[0]["status"], "failed");
+}
+
+#[test]
+fn a_new_file_is_a_diff_without_a_before() {
+    let diff = DisplayContent::Diff { path: "/n".into(), before_text: None, after_text: "x".into() };
+    let updates = translate([response("a", shows(diff), false)]);
+    assert_eq!(updates[0]["content"], json!([{"type": "diff", "path": "/n", "oldText": null, "newText": "x"}]));
+    assert_eq!(updates[0]["locations"], json!([{"path": "/n"}]));
+}
+
+#[test]
+fn names_of_calls_are_forgotten_with_their_response() {
+    let mut translator = Translator::default();
+    for n in 0..100 {
+        let id = n.to_string();
+        translator.updates(&event(None, request(&id)));
+        translator.updates(&event(None, response(&id, None, false)));
+    }
+    assert!(translator.tools.is_empty());
+}
+
+#[test]
+fn a_subagents_calls_are_shown_and_its_words_are_not() {
+    let mut translator = Translator::default();
+    let calls = translator.updates(&event(Some("t1"), request("a")));
+    assert_eq!(calls[0]["_meta"], json!({"toolName": "shell", "threadId": "t1"}));
+    let words = AgentEventBody::Message { role: MessageRole::Agent, content: vec![ContentPart::text("psst")] };
+    assert_eq!(translator.updates(&event(Some("t1"), words)), Vec::<Value>::new());
+}
+
+#[test]
+fn what_acp_has_no_update_for_is_silent() {
+    let silent = [
+        AgentEventBody::Message { role: MessageRole::User, content: vec![ContentPart::text("hi")] },
+        AgentEventBody::Message { role: MessageRole::Developer, content: vec![ContentPart::text("hi")] },
+        AgentEventBody::AgentStart,
+        AgentEventBody::AgentEnd { reason: StreamEndReason::Completed, data: None },
+        AgentEventBody::Error { status: ErrorStatus::Internal, message: "fatal".into(), fatal: true },
+        AgentEventBody::SessionUpdate { title: None, model: None, config: Some(json!({})) },
+        AgentEventBody::Custom { kind: "x".into(), data: None },
+        AgentEventBody::Unknown(json!({"type": "newer"})),
+    ];
+    assert_eq!(translate(silent), Vec::<Value>::new());
+}
+
+#[test]
+fn usage_counts_only_what_is_known() {
+    let usage = |input_tokens, output_tokens| AgentEventBody::Usage {
+        model: "m".into(),
+        input_tokens,
+        output_tokens,
+        cached_tokens: None,
+    };
+    let updates = translate([usage(Some(3), Some(4)), usage(None, None)]);
+    assert_eq!(updates[0]["_meta"]["usage"], json!({"inputTokens": 3, "outputTokens": 4, "totalTokens": 7}));
+    assert_eq!(updates[1]["_meta"]["usage"], json!({}));
+}
