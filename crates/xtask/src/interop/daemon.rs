@@ -1,0 +1,124 @@
+//! A real daemon with the scripted agent behind it, in a workspace and a home of its own.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use tempfile::TempDir;
+
+use crate::steps::{command, run as run_command};
+
+/// What a start or a stop may take, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The daemon prints one line; more must not hold it up.
+const LINES_MAX: usize = 16;
+
+pub(super) struct Daemon {
+    child: Child,
+    url: String,
+    token: String,
+    /// The lines of its stdout; closed when it has ended.
+    lines: Receiver<String>,
+    folder: TempDir,
+}
+
+impl Daemon {
+    pub(super) fn start(convoke: &Path, agent: &Path) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir().context("failed to make a folder for the daemon")?;
+        let workspace = folder.path().join("workspace");
+        std::fs::create_dir_all(&workspace)?;
+        run_command(&mut command("git", &["init", "--quiet"], &workspace))?;
+        let token = "interop-only-token".to_owned();
+        let mut child = Command::new(convoke)
+            .args(["serve", "--port", "0", "--workspace"])
+            .arg(&workspace)
+            .arg("--agent")
+            .arg(agent)
+            .current_dir(folder.path())
+            .env("CONVOKE_HOME", folder.path())
+            .env("QWEN_SERVER_TOKEN", &token)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(folder.path().join("stderr"))?)
+            .spawn()
+            .with_context(|| format!("failed to start {convoke:?}"))?;
+        let stdout = child.stdout.take().context("a child without a stdout")?;
+        let (sender, lines) = sync_channel(LINES_MAX);
+        // Ends with the child: its stdout is closed then.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut daemon = Self { child, url: String::new(), token, lines, folder };
+        daemon.url = daemon.ready().map_err(|error| anyhow!("{error:#}\n{}", daemon.complaints()))?;
+        Ok(daemon)
+    }
+
+    fn ready(&self) -> anyhow::Result<String> {
+        let line = self.lines.recv_timeout(PATIENCE).context("the daemon did not say where it listens")?;
+        url_in(&line).with_context(|| format!("no address in {line:?}"))
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// What it wrote to stderr so far.
+    pub(super) fn complaints(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
+    }
+
+    /// Asks it to stop, and expects it to end well and to have kept its stdout to itself.
+    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
+        run_command(&mut command("kill", &["-TERM", &self.child.id().to_string()], Path::new("/")))?;
+        let deadline = Instant::now() + PATIENCE;
+        let mut more = Vec::new();
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => more.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => bail!("the daemon did not stop within {} s", PATIENCE.as_secs()),
+            }
+        }
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the daemon ended with {status}");
+        ensure!(more.is_empty(), "the daemon wrote more than one line to stdout: {more:?}");
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It has ended already where all went well; its own children are guarded and end with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn url_in(line: &str) -> Option<String> {
+    line.strip_prefix("convoke serve listening on ")?.split_whitespace().next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_tells_the_address() {
+        let line = "convoke serve listening on http://127.0.0.1:4170 (mode=http-bridge, workspace=/w)";
+        assert_eq!(url_in(line).as_deref(), Some("http://127.0.0.1:4170"));
+        assert_eq!(url_in("something else"), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! Do the documents still speak of this house?
+
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::graph::Room;
+use super::{Finding, source};
+
+const RULE: &str = "document";
+const PLAN: &str = "ARCHITECTURE.md";
+
+/// A Markdown file.
+#[derive(Debug)]
+pub(crate) struct Document {
+    /// Path from the repository's root.
+    path: String,
+    text: String,
+}
+
+/// All Markdown files of the repository.
+pub(crate) fn read_all(root: &Path) -> anyhow::Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    let mut paths = Vec::new();
+    source::walk(root, &mut |path| {
+        if path.extension().is_some_and(|extension| extension == "md") {
+            paths.push(path);
+        }
+    })?;
+    paths.sort();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).with_context(|| format!("failed to read {path:?}"))?;
+        documents.push(Document { path: path.strip_prefix(root).unwrap_or(&path).display().to_string(), text });
+    }
+    Ok(documents)
+}
+
+/// Every room has its paragraph in the floor plan, and the plan names no room that is not there.
+///
+/// A room's paragraph starts with its name in bold code: ``**`bridge`**``.
+pub(crate) fn check_rooms(documents: &[Document], rooms: &[&Room]) -> Vec<Finding> {
+    let Some(plan) = documents.iter().find(|document| document.path == PLAN) else {
+        return vec![Finding::new(PLAN, 1, RULE, "there is no floor plan")];
+    };
+    let described: Vec<(usize, &str)> = plan.text.lines().enumerate().flat_map(described_rooms).collect();
+    let missing = rooms
+        .iter()
+        .filter(|room| !described.iter().any(|(_, name)| *name == room.name))
+        .map(|room| Finding::new(PLAN, 1, RULE, format!("room `{}` has no paragraph", room.name)));
+    let ghosts = described
+        .iter()
+        .filter(|(_, name)| !rooms.iter().any(|room| room.name == *name))
+        .map(|(line, name)| Finding::new(PLAN, *line, RULE, format!("there is no room `{name}`")));
+    missing.chain(ghosts).collect()
+}
+
+fn described_rooms((index, line): (usize, &str)) -> impl Iterator<Item = (usize, &str)> {
+    line.split("**`").skip(1).filter_map(move |rest| Some((index + 1, rest.split_once("`**")?.0)))
+}
+
+/// Every link to a file leads to a file.
+pub(crate) fn check_links(root: &Path, documents: &[Document]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for document in documents {
+        for (line, target) in links(&document.text) {
+            let path = target.split(['#', '?']).next().unwrap_or_default();
+            if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
+                continue;
+            }
+            let base = match path.strip_prefix('/') {
+                Some(_) => root.to_path_buf(),
+                None => root.join(&document.path).parent().map(Path::to_path_buf).unwrap_or_default(),
+            };
+            if !base.join(path.trim_start_matches('/')).exists() {
+                findings.push(Finding::new(
+                    &document.path,
+                    line,
+                    RULE,
+                    format!("link to `{path}`, which is not there"),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// The targets of inline links `[text](target)` outside code, with their lines.
+fn links(text: &str) -> Vec<(usize, &str)> {
+    let mut fenced = false;
+    let mut links = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        if fenced {
+            continue;
+        }
+        // Pieces at odd positions stand between backquotes. A link's text may be code, its target is not.
+        let ends = line
+            .split('`')
+            .enumerate()
+            .filter(|(piece, _)| piece % 2 == 0)
+            .flat_map(|(_, prose)| prose.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next()));
+        links.extend(ends.map(|target| (index + 1, target)));
+    }
+    links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::graph::fixture::{graph, room};
+    use super::*;
+
+    fn document(path: &str, text: &str) -> Document {
+        Document { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    #[test]
+    fn rooms_and_paragraphs_must_match() {
+        let graph = graph(vec![room("bridge", ""), room("acp", "")], &[]);
+        let check = |text: &str| {
+            let findings = check_rooms(&[document(PLAN, text)], &graph.rooms());
+            findings.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(check("**`bridge`** decides.\n**`acp`** carries."), [""; 0]);
+        assert_eq!(check("**`bridge`** decides."), ["ARCHITECTURE.md:1: [document] room `acp` has no paragraph"]);
+        assert_eq!(
+            check("**`bridge`**, **`acp`**\n**`attic`**"),
+            ["ARCHITECTURE.md:2: [document] there is no room `attic`"]
+        );
+        assert_eq!(check_rooms(&[], &graph.rooms()).len(), 1);
+    }
+
+    #[test]
+    fn links_must_lead_somewhere() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("docs")).unwrap();
+        std::fs::write(root.path().join("docs/a.md"), "").unwrap();
+        let check = |path: &str, text: &str| check_links(root.path(), &[document(path, text)]).len();
+        assert_eq!(check("README.md", "[a](docs/a.md#part) [b](https://x.example/y) [c](#here)"), 0);
+        assert_eq!(check("docs/b.md", "[a](a.md) [`a`](/docs/a.md) [up](..)"), 0);
+        assert_eq!(check("docs/b.md", "[a](docs/a.md)"), 1);
+        assert_eq!(check("README.md", "one\n[`gone`](gone.md \"title\")"), 1);
+        assert_eq!(check("README.md", "`[a](gone.md)`\n```\n[a](gone.md)\n```"), 0);
+    }
+}
