@@ -1,5 +1,7 @@
 //! A whole session against a scripted model: order of events, permission, cancellation, failure.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -205,7 +207,10 @@ async fn the_order_of_a_turn_with_tools() {
     assert!(all.iter().all(|line| !line.ends_with("error")));
     // The prompt comes before the start and carries the stream's id.
     let first = &rig.session.agent.events()[0];
-    assert_eq!((sketch(&[first.clone()])[0].as_str(), &first.stream_id), ("message hi", &events[0].stream_id));
+    assert_eq!(
+        (sketch(std::slice::from_ref(first))[0].as_str(), &first.stream_id),
+        ("message hi", &events[0].stream_id)
+    );
     let ids: std::collections::HashSet<_> = rig.session.agent.events().iter().map(|e| e.id.clone()).collect();
     assert_eq!(ids.len(), events.len() + 1);
     let requests = rig.requests.lock().unwrap();

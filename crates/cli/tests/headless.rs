@@ -1,5 +1,7 @@
 //! The real binary, one prompt at a time: outputs, exit codes, providers, signals.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
+
 use std::process::{Command, Stdio};
 use std::time::Duration;
 

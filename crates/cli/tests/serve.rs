@@ -1,5 +1,7 @@
 //! The real daemon as a process: how it starts, how it refuses to, and what it leaves behind.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]
+
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +11,7 @@ use convoke_testkit::{TestEnvironment, run, scripted_agent_binary};
 use hyper::Method;
 use serde_json::{Value, json};
 
-#[expect(dead_code, reason = "the demo's client is the client of these tests; each uses its part")]
+// The demo's client is the client of these tests.
 #[path = "../src/demo/client.rs"]
 mod client;
 
@@ -217,4 +219,54 @@ async fn an_agent_that_exits_ends_its_session_and_a_new_one_can_start() {
     let (mut client, session, mut events) = attach(&daemon).await;
     prompt(&mut client, &session, "hello").await;
     next_of(&mut events, "turn_complete").await;
+}
+
+/// Our own agent, whose model says what the file holds.
+fn ours(environment: &TestEnvironment, command: &str) -> Command {
+    let call = json!({"functionCall": {"name": "run_shell_command", "args": {"command": command}}});
+    let candidate = json!({"content": {"role": "model", "parts": [call]}, "finishReason": "STOP"});
+    let line = json!({"method": "generateContentStream", "response": [{"candidates": [candidate]}]});
+    let file = environment.write("responses.jsonl", line.to_string()).display().to_string();
+    let mut command = serve(environment, &["--fake-responses", &file]);
+    command.env("GEMINI_API_KEY", "x");
+    command
+}
+
+#[tokio::test]
+async fn killing_the_daemon_leaves_no_shell_of_our_agent_behind() {
+    let environment = TestEnvironment::new();
+    let mut daemon = start(ours(&environment, "touch begun; setsid sleep 1000 & sleep 1001"));
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "go").await;
+    let request = next_of(&mut events, "permission_request").await;
+    assert_eq!(request["data"]["toolCall"]["rawInput"]["command"], "touch begun; setsid sleep 1000 & sleep 1001");
+    let vote = json!({"outcome": {"outcome": "selected", "optionId": "proceed_once"}});
+    let path = format!("/session/{session}/permission/{}", request["data"]["requestId"].as_str().unwrap());
+    client.expect(Method::POST, &path, Some(&vote)).await.unwrap();
+    until(|| environment.read("workspace/begun").is_some()).await;
+    assert!(processes_in(&environment) >= 4);
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    until(|| processes_in(&environment) == 0).await;
+}
+
+#[tokio::test]
+async fn cancelling_a_turn_of_our_agent_ends_its_shell() {
+    let environment = TestEnvironment::new();
+    let daemon = start(ours(&environment, "touch begun; sleep 1001"));
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "go").await;
+    let request = next_of(&mut events, "permission_request").await;
+    let vote = json!({"outcome": {"outcome": "selected", "optionId": "proceed_once"}});
+    let path = format!("/session/{session}/permission/{}", request["data"]["requestId"].as_str().unwrap());
+    client.expect(Method::POST, &path, Some(&vote)).await.unwrap();
+    until(|| environment.read("workspace/begun").is_some()).await;
+    let with_shell = processes_in(&environment);
+    client.expect(Method::POST, &format!("/session/{session}/cancel"), Some(&json!({}))).await.unwrap();
+    assert_eq!(next_of(&mut events, "turn_complete").await["data"]["stopReason"], "cancelled");
+    until(|| processes_in(&environment) < with_shell).await;
+    // The session goes on: its next prompt is answered, if only with the end of the script.
+    prompt(&mut client, &session, "again").await;
+    let error = next_of(&mut events, "turn_error").await;
+    assert!(error["data"]["message"].as_str().unwrap().contains("No more mock responses"), "{error}");
 }

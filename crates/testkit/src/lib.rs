@@ -2,6 +2,7 @@
 //!
 //! Used from tests only. What may panic here fails the test that called it.
 
+#[expect(clippy::expect_used, reason = "a test that can't have its folder fails, with these words")]
 mod environment;
 pub mod fake_model;
 mod scripted_agent;
