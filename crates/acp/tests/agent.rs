@@ -1,5 +1,12 @@
 //! Does a client see our sessions as ACP says? Against a scripted runtime, over an in-memory pipe.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests, outside of test functions"
+)]
+
 #[path = "agent/runtime.rs"]
 mod runtime;
 
@@ -317,7 +324,7 @@ async fn a_session_is_closed_and_its_turn_ends() {
     joined.update().await;
     soon(joined.agent.close_session(&session)).await.unwrap();
     assert_eq!(joined.end(turn).await.unwrap().stop_reason, "cancelled");
-    assert_eq!(joined.runtime.closed(), [session.clone()]);
+    assert_eq!(joined.runtime.closed(), std::slice::from_ref(&session));
     assert_eq!(refused(soon(joined.agent.prompt(&session, json!([]), None)).await).code, -32002);
 }
 

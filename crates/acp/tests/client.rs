@@ -1,5 +1,12 @@
 //! Does the client end survive the agents of this world? Against the scripted agent, in this process and as a child.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests, outside of test functions"
+)]
+
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -433,7 +440,7 @@ async fn a_child_sees_the_environment_it_should() {
 }
 
 /// Answers the handshake by hand, then writes `rest` and keeps reading.
-async fn raw_agent(stream: tokio::io::DuplexStream, rest: String) {
+async fn raw_agent(stream: tokio::io::DuplexStream, rest: Vec<u8>) {
     let (input, mut output) = tokio::io::split(stream);
     let mut lines = BufReader::new(input).lines();
     let initialize: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
@@ -441,16 +448,16 @@ async fn raw_agent(stream: tokio::io::DuplexStream, rest: String) {
     let read = async { while let Ok(Some(_)) = lines.next_line().await {} };
     let write = async {
         // The connection may end in the middle.
-        let _ = output.write_all(format!("{answer}\n{rest}").as_bytes()).await;
+        let _ = output.write_all(&[format!("{answer}\n").into_bytes(), rest].concat()).await;
     };
     tokio::join!(read, write);
 }
 
-async fn connect_raw(rest: String) -> (AgentChild, AgentEvents, JoinSet<()>) {
+async fn connect_raw(rest: impl Into<Vec<u8>>) -> (AgentChild, AgentEvents, JoinSet<()>) {
     let (ours, theirs) = tokio::io::duplex(4096);
     let (output, input) = tokio::io::split(ours);
     let mut agents = JoinSet::new();
-    agents.spawn(raw_agent(theirs, rest));
+    agents.spawn(raw_agent(theirs, rest.into()));
     let (agent, events) = soon(AgentChild::connect(output, input, AgentOptions::default())).await.unwrap();
     (agent, events, agents)
 }
@@ -463,7 +470,7 @@ fn ask_line(id: &Value) -> String {
 
 #[tokio::test]
 async fn open_requests_without_end_are_cut_off() {
-    let flood = (0..2000).map(|n| ask_line(&json!(n))).collect();
+    let flood: String = (0..2000).map(|n| ask_line(&json!(n))).collect();
     let (_agent, mut events, _agents) = connect_raw(flood).await;
     let mut open = Vec::new();
     let exit = loop {
@@ -479,7 +486,7 @@ async fn open_requests_without_end_are_cut_off() {
 
 #[tokio::test]
 async fn answered_requests_make_room_for_more() {
-    let many = (0..2000).map(|n| ask_line(&json!(n))).collect();
+    let many: String = (0..2000).map(|n| ask_line(&json!(n))).collect();
     let (_agent, mut events, _agents) = connect_raw(many).await;
     for _ in 0..2000 {
         next_ask(&mut events).await.reply.selected("x");
@@ -508,6 +515,54 @@ async fn requests_that_make_no_sense_reach_nobody() {
     assert_eq!(agent.ignored_lines(), 4);
     drop((first, second));
     assert!(events.try_recv().is_none());
+}
+
+#[tokio::test]
+async fn broken_lines_of_every_kind_are_survived() {
+    let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "é"}});
+    let good = [
+        ask_line(&json!("x")),
+        format!(
+            "{}\n",
+            json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}})
+        ),
+        format!("{}\n", json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "x"}})),
+        format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "m"}})),
+        format!("{}\n", json!({"jsonrpc": "2.0", "id": 9, "method": "fs/read_text_file", "params": {"path": "/"}})),
+    ];
+    for seed in 1..=20_u64 {
+        // xorshift64: enough to hit every place of a short line.
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % below as u64).unwrap()
+        };
+        let mut noise = Vec::new();
+        for _ in 0..200 {
+            let mut line = good[random(good.len())].clone().into_bytes();
+            for _ in 0..=random(3) {
+                let at = random(line.len() - 1);
+                match random(3) {
+                    0 => line[at] = u8::try_from(random(256)).unwrap(),
+                    1 => _ = line.remove(at),
+                    _ => line.insert(at, b"\\\"{}[]:,0\n"[random(10)]),
+                }
+            }
+            line.push(b'\n');
+            noise.extend(line);
+        }
+        noise.extend(ask_line(&json!("the last one")).replace("\"s\"", "\"last\"").into_bytes());
+        let (_agent, mut events, _agents) = connect_raw(noise).await;
+        loop {
+            match soon(events.recv()).await {
+                Some(ChildEvent::PermissionRequest(ask)) if ask.session_id.as_str() == "last" => break,
+                Some(ChildEvent::PermissionRequest(_) | ChildEvent::Update(_)) => {}
+                other => panic!("seed {seed}: {other:?}"),
+            }
+        }
+    }
 }
 
 #[tokio::test]
