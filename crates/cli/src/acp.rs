@@ -25,7 +25,7 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
-    runtime.block_on(async move {
+    let exit = runtime.block_on(async move {
         let shutdown = tokio_util::sync::CancellationToken::new();
         let mut interrupts = signals::Interrupts::listen();
         let serving = convoke_acp::serve_stdio(factory, shutdown.clone());
@@ -39,5 +39,8 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
                 () = interrupts.next() => shutdown.cancel(),
             }
         }
-    })
+    });
+    // A read of stdin can't be taken back; the process ends without it.
+    runtime.shutdown_background();
+    exit
 }

@@ -49,13 +49,16 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
 
 /// The factory of our sessions.
 pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<Arc<dyn SessionFactory>, Exit> {
-    let choice = credentials::choose(args, &startup.environment, &startup.settings)?;
-    let connect = {
-        let (options, model) = (choice.options, choice.model);
-        move || {
-            let llm = connect_llm(options.clone(), &model).map_err(|error| SessionError::Failed(error.to_string()))?;
-            Ok(Arc::new(llm) as Arc<dyn convoke_adk::Llm>)
-        }
+    let choice = match (credentials::choose(args, &startup.environment, &startup.settings), whom) {
+        (Err(none), Use::Headless) => return Err(Exit::because(none.exit, none)),
+        (choice, _) => choice,
+    };
+    // A client that can be told is told when it asks for a session, not by a process that is gone.
+    let connect = move || {
+        let choice = choice.as_ref().map_err(|none| SessionError::Auth(none.to_string()))?;
+        let llm = connect_llm(choice.options.clone(), &choice.model)
+            .map_err(|error| SessionError::Failed(error.to_string()))?;
+        Ok(Arc::new(llm) as Arc<dyn convoke_adk::Llm>)
     };
     let settings = &startup.settings;
     let turns = settings.integer("model.maxSessionTurns").and_then(|turns| u32::try_from(turns).ok());

@@ -9,7 +9,6 @@ use secrecy::SecretString;
 
 use crate::args::AgentArgs;
 use crate::environment::Environment;
-use crate::failure::Exit;
 use crate::settings::Settings;
 
 /// What to say to somebody who has no model yet.
@@ -24,6 +23,21 @@ Without any: `convoke demo` shows everything with a scripted model.";
 pub(crate) const SECRET_VARIABLES: &[&str] =
     &["GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY", "QWEN_SERVER_TOKEN", "CONVOKE_TOKEN"];
 
+/// Why there is no model.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct NoModel {
+    /// What a command ends with that can't go on without.
+    pub(crate) exit: ExitCode,
+    message: String,
+}
+
+impl NoModel {
+    fn new(exit: ExitCode, message: impl ToString) -> Self {
+        Self { exit, message: message.to_string() }
+    }
+}
+
 /// A provider and the model to ask.
 pub(crate) struct ModelChoice {
     pub(crate) options: Options,
@@ -31,7 +45,7 @@ pub(crate) struct ModelChoice {
 }
 
 /// Finds the provider. Command line over environment over settings.
-pub(crate) fn choose(args: &AgentArgs, environment: &Environment, settings: &Settings) -> Result<ModelChoice, Exit> {
+pub(crate) fn choose(args: &AgentArgs, environment: &Environment, settings: &Settings) -> Result<ModelChoice, NoModel> {
     let named = |variable: &str| {
         args.model.as_deref().or_else(|| environment.get(variable)).or_else(|| settings.text("model.name"))
     };
@@ -39,18 +53,15 @@ pub(crate) fn choose(args: &AgentArgs, environment: &Environment, settings: &Set
         || args.model.as_deref().or_else(|| environment.get("OPENAI_MODEL")).or_else(|| settings.text("openai.model"));
     if args.embedded_story {
         let script =
-            FakeScript::embedded(crate::demo::STORY, true).map_err(|error| Exit::because(ExitCode::Failure, error))?;
+            FakeScript::embedded(crate::demo::STORY, true).map_err(|error| NoModel::new(ExitCode::Failure, error))?;
         let provider = Provider::Fake { script: Arc::new(script), mode: FakeMode::NonStrict };
         return Ok(ModelChoice { options: Options::new(provider), model: "demo-story".to_owned() });
     }
     let provider = real_provider(openai_model().is_some(), environment, settings)
-        .ok_or_else(|| Exit::because(ExitCode::Auth, NO_CREDENTIAL))?;
+        .ok_or_else(|| NoModel::new(ExitCode::Auth, NO_CREDENTIAL))?;
     let model = match &provider {
         Provider::OpenAi(_) => openai_model().map(ToOwned::to_owned).ok_or_else(|| {
-            Exit::because(
-                ExitCode::Auth,
-                "name the server's model with -m or OPENAI_MODEL (as well as OPENAI_BASE_URL)",
-            )
+            NoModel::new(ExitCode::Auth, "name the server's model with -m or OPENAI_MODEL (as well as OPENAI_BASE_URL)")
         })?,
         Provider::Gemini(_) | Provider::Fake { .. } => named("GEMINI_MODEL").unwrap_or("auto").to_owned(),
     };
@@ -62,8 +73,8 @@ pub(crate) fn choose(args: &AgentArgs, environment: &Environment, settings: &Set
     Ok(ModelChoice { options: Options { provider, record: args.record_responses.clone() }, model })
 }
 
-fn fake(path: &Path, mode: FakeMode) -> Result<Provider, Exit> {
-    let script = FakeScript::load(path).map_err(|error| Exit::because(ExitCode::Failure, error))?;
+fn fake(path: &Path, mode: FakeMode) -> Result<Provider, NoModel> {
+    let script = FakeScript::load(path).map_err(|error| NoModel::new(ExitCode::Failure, error))?;
     Ok(Provider::Fake { script: Arc::new(script), mode })
 }
 

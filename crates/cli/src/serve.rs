@@ -174,9 +174,8 @@ fn foreign_agent(line: &str, cwd: PathBuf) -> anyhow::Result<AgentCommand> {
 
 /// This binary, as an agent. Refuses at once if it would have no model, rather than with the first session.
 fn our_agent(args: &AgentArgs, startup: &Startup) -> anyhow::Result<AgentCommand> {
-    if credentials::choose(args, &startup.environment, &startup.settings).is_err() {
-        anyhow::bail!("our own agent has no model to talk to; host another one with --agent \"COMMAND\"");
-    }
+    credentials::choose(args, &startup.environment, &startup.settings)
+        .context("start our own agent (another one: --agent \"COMMAND\")")?;
     Ok(our_agent_command(args, startup))
 }
 
