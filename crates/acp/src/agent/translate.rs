@@ -17,8 +17,16 @@ use super::content;
 /// Translates the events of one session.
 #[derive(Debug, Default)]
 pub(super) struct Translator {
-    /// Names of calls without a response, for `_meta` of their updates. As bounded as the calls that run at once.
-    tools: HashMap<ToolCallId, String>,
+    /// Calls without a response. As bounded as the calls that run at once.
+    tools: HashMap<ToolCallId, Call>,
+}
+
+/// What the client was last told of a call, so that it is not told the same again.
+#[derive(Debug)]
+struct Call {
+    name: String,
+    title: String,
+    status: &'static str,
 }
 
 impl Translator {
@@ -30,11 +38,13 @@ impl Translator {
                 content.iter().filter_map(|part| message(part, &event.meta)).collect()
             }
             AgentEventBody::ToolRequest { request_id, name, args, display, kind, locations } => {
-                self.tools.insert(request_id.clone(), name.clone());
+                let title = title(display.as_ref()).unwrap_or(name);
+                let call = Call { name: name.clone(), title: title.clone(), status: "pending" };
+                self.tools.insert(request_id.clone(), call);
                 vec![json!({
                     "sessionUpdate": "tool_call",
                     "toolCallId": request_id,
-                    "title": title(display.as_ref()).unwrap_or(name),
+                    "title": title,
                     "kind": kind,
                     "status": "pending",
                     "content": [],
@@ -44,18 +54,32 @@ impl Translator {
                 })]
             }
             AgentEventBody::ToolUpdate { request_id, display, content, data } => {
-                let mut update = self.call_update(request_id, status(data.as_ref()), thread);
-                if let Some(title) = title(display.as_ref()) {
-                    update.insert("title".to_owned(), json!(title));
+                let status = status(data.as_ref());
+                let mut update = self.call_update(request_id, status, thread);
+                let mut news = true;
+                if let Some(call) = self.tools.get_mut(request_id) {
+                    news = std::mem::replace(&mut call.status, status) != status;
+                    if let Some(title) = title(display.as_ref()).filter(|title| **title != call.title) {
+                        title.clone_into(&mut call.title);
+                        update.insert("title".to_owned(), json!(title));
+                        news = true;
+                    }
                 }
                 let content = tool_content(display.as_ref(), content.as_deref());
                 if !content.is_empty() {
                     update.insert("content".to_owned(), json!(content));
+                    news = true;
                 }
-                vec![Value::Object(update)]
+                // The arguments changed after the call was announced: who watches must see what really runs.
+                if let Some(args) = data.as_ref().and_then(|data| data.get("args")) {
+                    update.insert("rawInput".to_owned(), args.clone());
+                    news = true;
+                }
+                if news { vec![Value::Object(update)] } else { Vec::new() }
             }
             AgentEventBody::ToolResponse { request_id, name, display, content, data, is_error } => {
-                self.tools.insert(request_id.clone(), name.clone());
+                let call = Call { name: name.clone(), title: String::new(), status: "in_progress" };
+                self.tools.entry(request_id.clone()).or_insert(call);
                 let status = if *is_error { "failed" } else { "completed" };
                 let mut update = self.call_update(request_id, status, thread);
                 self.tools.remove(request_id);
@@ -108,7 +132,7 @@ impl Translator {
         update.insert("sessionUpdate".to_owned(), json!("tool_call_update"));
         update.insert("toolCallId".to_owned(), json!(id));
         update.insert("status".to_owned(), json!(status));
-        let meta = tool_meta(self.tools.get(id).map(String::as_str), thread);
+        let meta = tool_meta(self.tools.get(id).map(|call| call.name.as_str()), thread);
         update.insert("_meta".to_owned(), Value::Object(meta));
         update
     }

@@ -50,18 +50,28 @@ fn shows(result: DisplayContent) -> Option<ToolDisplay> {
 
 #[test]
 fn a_call_is_pending_until_it_executes() {
-    for (state, status) in [
-        ("validating", "pending"),
-        ("scheduled", "pending"),
-        ("awaiting_approval", "pending"),
-        ("executing", "in_progress"),
-        ("anything else", "in_progress"),
-    ] {
+    for state in ["validating", "scheduled", "awaiting_approval"] {
         let updates = translate([request("a"), update("a", None, json!({"status": state}))]);
-        assert_eq!(updates[1]["status"], status, "{state}");
+        assert_eq!(updates.len(), 1, "{state} is what the client knows already");
+    }
+    for state in ["executing", "anything else"] {
+        let again = || update("a", None, json!({"status": state}));
+        let updates = translate([request("a"), again(), again()]);
+        assert_eq!(updates.len(), 2, "{state}");
+        assert_eq!(updates[1]["status"], "in_progress", "{state}");
         assert_eq!(updates[1]["_meta"], json!({"toolName": "shell"}));
         assert_eq!(updates[1].get("content"), None, "an update without content leaves what is shown");
     }
+}
+
+#[test]
+fn changed_arguments_and_titles_are_told() {
+    let retitled = Some(ToolDisplay { description: Some("ls -l".into()), ..ToolDisplay::default() });
+    let data = json!({"status": "awaiting_approval", "args": {"command": "ls -l"}});
+    let updates = translate([request("a"), update("a", retitled, data)]);
+    assert_eq!(updates[1]["rawInput"], json!({"command": "ls -l"}));
+    assert_eq!(updates[1]["title"], "ls -l");
+    assert_eq!(updates[1]["status"], "pending");
 }
 
 #[test]
