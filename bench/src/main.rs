@@ -12,6 +12,7 @@ mod stats;
 mod table;
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use anyhow::bail;
 
@@ -24,7 +25,18 @@ const MEASURES: [&str; 8] = ["start", "prompt", "loop", "daemon", "requests", "f
 
 // One thread: the clients take one of the machine's processors and leave the others to what is measured.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> ExitCode {
+    match run_all().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Where it can't be written, the code has to do.
+            let _unread = writeln!(std::io::stderr(), "bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run_all() -> anyhow::Result<()> {
     let (effort, chosen) = parse(std::env::args().skip(1))?;
     let programs = Programs::beside_us()?;
     let mut failed = Vec::new();

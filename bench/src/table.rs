@@ -4,28 +4,47 @@ use std::fmt;
 
 use crate::stats::Summary;
 
-/// What a figure should be, in the row's unit.
+/// What a figure should be, in the row's unit, and the floor that was measured when that was decided.
+///
+/// A figure is good enough when it keeps the limit, or when it is as near to the floor of its own run as the limit was
+/// to the floor of that day: a slow hour, or a slower machine, slows both.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Target {
-    AtMost(f64),
-    AtLeast(f64),
+pub(crate) struct Target {
+    limit: f64,
+    /// `limit ÷ floor` of that day.
+    ratio: f64,
+    /// Whether less is better.
+    ceiling: bool,
 }
 
 impl Target {
-    fn met(self, value: f64) -> bool {
-        match self {
-            Self::AtMost(limit) => value <= limit,
-            Self::AtLeast(limit) => value >= limit,
+    pub(crate) fn at_most(limit: f64, floor_then: f64) -> Self {
+        Self { limit, ratio: limit / floor_then, ceiling: true }
+    }
+
+    pub(crate) fn at_least(limit: f64, floor_then: f64) -> Self {
+        Self { limit, ratio: limit / floor_then, ceiling: false }
+    }
+
+    fn keeps(self, value: f64, limit: f64) -> bool {
+        if self.ceiling { value <= limit } else { value >= limit }
+    }
+
+    fn verdict(self, ours: f64, ratio: Option<f64>) -> &'static str {
+        if self.keeps(ours, self.limit) {
+            "yes"
+        } else if ratio.is_some_and(|ratio| self.keeps(ratio, self.ratio)) {
+            "as a ratio"
+        } else {
+            "**no**"
         }
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AtMost(limit) => write!(f, "≤ {}", figure(*limit)),
-            Self::AtLeast(limit) => write!(f, "≥ {}", figure(*limit)),
-        }
+        let sign = if self.ceiling { '≤' } else { '≥' };
+        write!(f, "{sign} {} or {:.2} × floor", figure(self.limit), self.ratio)
     }
 }
 
@@ -55,16 +74,14 @@ impl Row {
         match (&self.spoilt, self.target, &self.ours) {
             (Some(why), ..) => format!("**no**: {why}"),
             (None, None, _) => "–".to_owned(),
-            (None, Some(target), Some(ours)) if target.met(ours.median) => "yes".to_owned(),
-            (None, Some(_), _) => "**no**".to_owned(),
+            (None, Some(_), None) => "**no**".to_owned(),
+            (None, Some(target), Some(ours)) => target.verdict(ours.median, self.ratio()).to_owned(),
         }
     }
 
-    fn ratio(&self) -> String {
-        match (&self.ours, &self.floor) {
-            (Some(ours), Some(floor)) if floor.median > 0.0 => format!("{:.2}", ours.median / floor.median),
-            _ => "–".to_owned(),
-        }
+    fn ratio(&self) -> Option<f64> {
+        let floor = self.floor.filter(|floor| floor.median > 0.0)?;
+        Some(self.ours?.median / floor.median)
     }
 }
 
@@ -77,7 +94,8 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = self.target.map_or_else(|| "–".to_owned(), |target| target.to_string());
         let (ours, floor) = (summary(self.ours), summary(self.floor));
-        write!(f, "| {} | {ours} | {floor} | {} | {target} | {} |", self.measure, self.ratio(), self.verdict())
+        let ratio = self.ratio().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
+        write!(f, "| {} | {ours} | {floor} | {ratio} | {target} | {} |", self.measure, self.verdict())
     }
 }
 
@@ -117,15 +135,25 @@ mod tests {
 
     #[test]
     fn a_row_compares_its_median() {
-        let row = Row::new("wall, ms", &[4.0, 6.0, 5.0], &[2.0], Some(Target::AtMost(5.0)));
-        assert_eq!(row.to_string(), "| wall, ms | 5 (4–6, 3) | 2 (2–2, 1) | 2.50 | ≤ 5 | yes |");
-        let row = Row::new("frames/s", &[99.0], &[], Some(Target::AtLeast(100.0)));
-        assert_eq!(row.to_string(), "| frames/s | 99 (99–99, 1) | – | – | ≥ 100 | **no** |");
+        let row = Row::new("wall, ms", &[4.0, 6.0, 5.0], &[2.0], Some(Target::at_most(5.0, 4.0)));
+        assert_eq!(row.to_string(), "| wall, ms | 5 (4–6, 3) | 2 (2–2, 1) | 2.50 | ≤ 5 or 1.25 × floor | yes |");
+        let row = Row::new("frames/s", &[99.0], &[], Some(Target::at_least(100.0, 200.0)));
+        assert_eq!(row.to_string(), "| frames/s | 99 (99–99, 1) | – | – | ≥ 100 or 0.50 × floor | **no** |");
+    }
+
+    #[test]
+    fn a_slow_hour_is_told_from_a_slow_program() {
+        let verdict = |ours, floor, target| Row::new("a", &[ours], &[floor], Some(target)).verdict();
+        assert_eq!(verdict(50.0, 10.0, Target::at_most(55.0, 37.0)), "yes");
+        assert_eq!(verdict(140.0, 120.0, Target::at_most(55.0, 37.0)), "as a ratio");
+        assert_eq!(verdict(140.0, 37.0, Target::at_most(55.0, 37.0)), "**no**");
+        assert_eq!(verdict(8_000.0, 9_000.0, Target::at_least(25_000.0, 40_000.0)), "as a ratio");
+        assert_eq!(verdict(8_000.0, 40_000.0, Target::at_least(25_000.0, 40_000.0)), "**no**");
     }
 
     #[test]
     fn a_row_without_figures_or_with_a_fault_meets_nothing() {
-        let target = Some(Target::AtMost(5.0));
+        let target = Some(Target::at_most(5.0, 1.0));
         assert_eq!(Row::new("a", &[], &[], target).verdict(), "**no**");
         assert_eq!(Row::new("a", &[1.0], &[], None).verdict(), "–");
         let spoilt = Row::new("a", &[1.0], &[], target).spoilt(Some("64 of 200 admitted".to_owned()));

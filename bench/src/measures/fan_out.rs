@@ -25,30 +25,30 @@ const BYTES: usize = 80;
 /// evicted for the bench's own slowness.
 const BURST: u32 = 200;
 
-/// What is promised for a number of subscribers.
-struct Promise {
-    subscribers: usize,
-    p50_us: f64,
-    cpu_us: Option<f64>,
-}
+/// Subscribers, and what is promised for them: the 50th percentile and the daemon's time per chunk, each with the floor
+/// of the day it was promised, in µs.
+type Promise = (usize, (f64, f64), Option<(f64, f64)>);
 
 const PROMISES: [Promise; 3] = [
-    Promise { subscribers: 1, p50_us: 350.0, cpu_us: Some(180.0) },
-    Promise { subscribers: 50, p50_us: 1000.0, cpu_us: Some(950.0) },
-    Promise { subscribers: 200, p50_us: 3500.0, cpu_us: None },
+    (1, (350.0, 274.0), Some((180.0, 117.0))),
+    (50, (1000.0, 780.0), Some((950.0, 750.0))),
+    (200, (3500.0, 2400.0), None),
 ];
 
 /// A paced stream at each number of subscribers.
 pub(crate) async fn paced(programs: &Programs, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for Promise { subscribers, p50_us, cpu_us } in PROMISES {
+    for (subscribers, p50_us, cpu_us) in PROMISES {
         let (mut p50, mut p99, mut cpu) = <(Pair, Pair, Pair)>::default();
         let mut turned_away = None;
         for _ in 0..effort.daemons.min(3) {
+            // The floor lets everybody in; it gets as many as the product took, for the ratio's sake.
+            let mut admitted = subscribers;
             for subject in Subject::BOTH {
-                let hall = Hall::open(programs, subject, subscribers).await?;
-                if hall.streams.len() < subscribers {
-                    turned_away = Some(format!("only {} were let in", hall.streams.len()));
+                let hall = Hall::open(programs, subject, admitted).await?;
+                admitted = hall.streams.len();
+                if admitted < subscribers {
+                    turned_away = Some(format!("only {admitted} were let in"));
                 }
                 let stream = hall.stream(effort.chunks).await?;
                 p50.push(subject, percentile(&stream.delays_us, 50).context("no chunk came")?);
@@ -57,10 +57,10 @@ pub(crate) async fn paced(programs: &Programs, effort: Effort) -> anyhow::Result
             }
         }
         let name = format!("fan-out to {subscribers}");
-        let target = Some(Target::AtMost(p50_us));
+        let target = Some(Target::at_most(p50_us.0, p50_us.1));
         rows.push(Row::new(format!("{name}: p50, µs"), &p50.ours, &p50.floor, target).spoilt(turned_away));
         rows.push(Row::new(format!("{name}: p99, µs"), &p99.ours, &p99.floor, None));
-        let target = cpu_us.map(Target::AtMost);
+        let target = cpu_us.map(|(limit, floor_then)| Target::at_most(limit, floor_then));
         rows.push(Row::new(format!("{name}: daemon CPU, µs per chunk"), &cpu.ours, &cpu.floor, target));
     }
     Ok(rows)
@@ -77,7 +77,7 @@ pub(crate) async fn saturated(programs: &Programs, effort: Effort) -> anyhow::Re
         }
     }
     let name = "saturation at 50 subscribers, delivered frames/s";
-    Ok(vec![Row::new(name, &rate.ours, &rate.floor, Some(Target::AtLeast(110_000.0)))])
+    Ok(vec![Row::new(name, &rate.ours, &rate.floor, Some(Target::at_least(110_000.0, 135_000.0)))])
 }
 
 /// A daemon, one session, its subscribers.
@@ -182,8 +182,9 @@ impl Hall {
             let script = Script::Chunks { count: BURST, per_second: 0, bytes: BYTES };
             self.session.prompt(&mut self.speaker, script).await?;
             tokio::select! {
+                biased;
                 _ = barrier.wait() => {}
-                // Only a failure ends a task before the last burst, and nobody else would get past the barrier then.
+                // Before the barrier opens only a failure ends a task, and nobody would get past it then.
                 Some(done) = tasks.join_next() => bail!("saturate subscribers: {:?}\n{}", done?, self.daemon.complaints()),
             }
         }

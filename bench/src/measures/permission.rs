@@ -33,11 +33,7 @@ enum Voters {
 /// One voter among 3 and among 10, then ten that race.
 pub(crate) async fn votes(programs: &Programs, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (clients, voters, p50_target, p99_target, answered_target) in [
-        (3, Voters::One, None, None, None),
-        (10, Voters::One, None, None, None),
-        (10, Voters::All, Some(3.6), Some(9.0), Some(4.0)),
-    ] {
+    for (clients, voters) in [(3, Voters::One), (10, Voters::One), (10, Voters::All)] {
         let (mut p50, mut p99, mut answered) = <(Pair, Pair, Pair)>::default();
         for _ in 0..effort.daemons.min(3) {
             for subject in Subject::BOTH {
@@ -49,15 +45,18 @@ pub(crate) async fn votes(programs: &Programs, effort: Effort) -> anyhow::Result
                 answered.push(subject, percentile(&all, 50).context("no round was played")?);
             }
         }
+        let racing = voters == Voters::All;
         let name = match voters {
             Voters::One => format!("one vote → resolved at all {clients}"),
             Voters::All => format!("{clients} racing votes → resolved at all"),
         };
-        rows.push(Row::new(format!("{name}: p50, ms"), &p50.ours, &p50.floor, p50_target.map(Target::AtMost)));
-        rows.push(Row::new(format!("{name}: p99, ms"), &p99.ours, &p99.floor, p99_target.map(Target::AtMost)));
-        if voters == Voters::All {
+        let target = racing.then(|| Target::at_most(3.6, 3.3));
+        rows.push(Row::new(format!("{name}: p50, ms"), &p50.ours, &p50.floor, target));
+        let target = racing.then(|| Target::at_most(9.0, 7.2));
+        rows.push(Row::new(format!("{name}: p99, ms"), &p99.ours, &p99.floor, target));
+        if racing {
             let name = format!("{clients} racing votes: all answered, ms");
-            rows.push(Row::new(name, &answered.ours, &answered.floor, answered_target.map(Target::AtMost)));
+            rows.push(Row::new(name, &answered.ours, &answered.floor, Some(Target::at_most(4.0, 3.6))));
         }
     }
     Ok(rows)
