@@ -159,9 +159,7 @@ fn retry_after(text: &str, wall_ms: u64) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    let stamp = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-    let at_ms = u64::try_from(stamp.as_millisecond()).ok()?;
-    Some(Duration::from_millis(at_ms.saturating_sub(wall_ms)))
+    Some(Duration::from_millis(convoke_stdx::parse_http_date(text)?.saturating_sub(wall_ms)))
 }
 
 fn status_line(status: u16) -> String {

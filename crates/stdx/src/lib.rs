@@ -12,4 +12,4 @@ mod time;
 
 pub use atomic::write_atomic;
 pub use ring::Ring;
-pub use time::{Clock, Now, Tick, iso8601};
+pub use time::{Clock, Now, Tick, iso8601, parse_http_date};

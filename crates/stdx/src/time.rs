@@ -71,6 +71,14 @@ pub fn iso8601(wall_ms: u64) -> String {
     format!("{stamp:.3}")
 }
 
+/// Milliseconds since the Unix epoch of an HTTP date such as `Sat, 21 Nov 2026 06:00:00 GMT` (RFC 9110 §5.6.7, the
+/// preferred form); `None` for anything else and for moments before the epoch.
+#[must_use]
+pub fn parse_http_date(text: &str) -> Option<u64> {
+    let stamp = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    u64::try_from(stamp.as_millisecond()).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +88,13 @@ mod tests {
         assert_eq!(iso8601(1_795_226_553_118), "2026-11-21T02:02:33.118Z");
         assert_eq!(iso8601(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(iso8601(u64::MAX), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn http_dates_read_and_nonsense_does_not() {
+        assert_eq!(parse_http_date("Sat, 21 Nov 2026 02:02:33 GMT"), Some(1_795_226_553_000));
+        assert_eq!(parse_http_date("Wed, 01 Jan 1969 00:00:00 GMT"), None);
+        assert_eq!(parse_http_date("tomorrow"), None);
     }
 
     #[test]
