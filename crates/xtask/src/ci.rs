@@ -21,7 +21,7 @@ const STEPS: &[Step] = &[
         run_command(&mut command(cargo(), &args, root))
     }),
     ("doc", |root| {
-        let args = ["doc", "--locked", "--workspace", "--no-deps", "--document-private-items"];
+        let args = ["doc", "--locked", "--workspace", "--no-deps"];
         run_command(command(cargo(), &args, root).env("RUSTDOCFLAGS", "-D warnings"))
     }),
     ("test", |root| run_command(&mut command(cargo(), &["test", "--workspace"], root))),

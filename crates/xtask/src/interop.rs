@@ -57,11 +57,9 @@ pub(crate) fn run(root: &Path, install: bool) -> anyhow::Result<()> {
     check(&mut report, "page modules", needs.node.as_ref(), |_| page_modules(root));
     check(&mut report, "vendored files", Ok(&()), |()| vendored_files(root));
     check(&mut report, "page types", needs.packages.as_ref(), |()| page_types(root));
-    let mut skipped_tests = Vec::new();
-    check(&mut report, "page in a browser", needs.browser(), |browser| {
-        page_in_a_browser(root, browser).map(|skipped| skipped_tests = skipped)
-    });
-    report.skipped.extend(skipped_tests);
+    let mut skipped = Vec::new();
+    check(&mut report, "page in a browser", needs.browser(), |browser| page_in_a_browser(root, browser, &mut skipped));
+    report.skipped.extend(skipped);
     report.lines().iter().for_each(|line| println!("{line}"));
     ensure!(report.failed.is_empty(), "interop failed");
     Ok(())
@@ -106,8 +104,8 @@ fn page_types(root: &Path) -> anyhow::Result<()> {
     run_command(&mut command(tsc, &["-p", "web/jsconfig.json"], root))
 }
 
-/// The page, in windows of a real browser, against its scripted daemon and against ours. Returns what it skipped.
-fn page_in_a_browser(root: &Path, browser: &Path) -> anyhow::Result<Vec<String>> {
+/// The page, in windows of a real browser, against its scripted daemon and against ours. Adds to `skipped` what it skipped itself.
+fn page_in_a_browser(root: &Path, browser: &Path, skipped: &mut Vec<String>) -> anyhow::Result<()> {
     let build = ["build", "--package", "convoke-cli", "--package", "convoke-testkit", "--bins"];
     run_command(&mut command(cargo(), &build, root))?;
     let programs = root.join("target/debug");
@@ -122,7 +120,6 @@ fn page_in_a_browser(root: &Path, browser: &Path) -> anyhow::Result<Vec<String>>
         .stdout(Stdio::piped());
     println!("$ {}", shown(&page));
     let mut running = page.spawn().context("failed to start node")?;
-    let mut skipped = Vec::new();
     if let Some(output) = running.stdout.take() {
         for line in BufReader::new(output).lines() {
             let line = line.context("failed to read what node says")?;
@@ -133,12 +130,12 @@ fn page_in_a_browser(root: &Path, browser: &Path) -> anyhow::Result<Vec<String>>
     let status = running.wait().context("failed to wait for node")?;
     let stopped = daemon.stop();
     if !status.success() || stopped.is_err() {
-        println!("what the daemon said:\n{}", daemon.complaints());
+        println!("the daemon's last words:\n{}", daemon.last_words());
     }
     if !status.success() {
         bail!("{}: {status}", shown(&page));
     }
-    stopped.map(|()| skipped)
+    stopped
 }
 
 #[cfg(test)]

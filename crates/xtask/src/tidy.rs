@@ -56,6 +56,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     findings.extend(purity::check(&sources));
     findings.extend(sources::check(&sources));
     findings.extend(documents::check_rooms(&documents, &graph.rooms()));
+    findings.extend(documents::check_modules(root, &documents, &graph.rooms()));
     findings.extend(documents::check_links(root, &documents));
     findings.sort();
     findings.dedup();

@@ -18,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The daemon prints one line; more must not hold it up.
 const LINES_MAX: usize = 16;
 
+/// Lines of stderr that are shown when something failed.
+const WORDS_MAX: usize = 40;
+
 pub(super) struct Daemon {
     child: Child,
     url: String,
@@ -42,6 +45,7 @@ impl Daemon {
             .current_dir(folder.path())
             .env("CONVOKE_HOME", folder.path())
             .env("QWEN_SERVER_TOKEN", &token)
+            .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(folder.path().join("stderr"))?)
@@ -58,7 +62,7 @@ impl Daemon {
             }
         });
         let mut daemon = Self { child, url: String::new(), token, lines, folder };
-        daemon.url = daemon.ready().map_err(|error| anyhow!("{error:#}\n{}", daemon.complaints()))?;
+        daemon.url = daemon.ready().map_err(|error| anyhow!("{error:#}\n{}", daemon.last_words()))?;
         Ok(daemon)
     }
 
@@ -75,9 +79,12 @@ impl Daemon {
         &self.token
     }
 
-    /// What it wrote to stderr so far.
-    pub(super) fn complaints(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
+    /// The end of what it wrote to stderr, without the requests that went well.
+    pub(super) fn last_words(&self) -> String {
+        let text = std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default();
+        let lines: Vec<_> =
+            text.lines().filter(|line| !(line.contains(" INFO ") && line.contains("request completed"))).collect();
+        lines.get(lines.len().saturating_sub(WORDS_MAX)..).unwrap_or_default().join("\n")
     }
 
     /// Asks it to stop, and expects it to end well and to have kept its stdout to itself.

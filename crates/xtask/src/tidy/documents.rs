@@ -37,12 +37,12 @@ pub(crate) fn read_all(root: &Path) -> anyhow::Result<Vec<Document>> {
 
 /// Every room has its paragraph in the floor plan, and the plan names no room that is not there.
 ///
-/// A room's paragraph starts with its name in bold code: ``**`bridge`**``.
+/// A room's paragraph is a line that starts with its name in bold code: ``**`bridge`**``.
 pub(crate) fn check_rooms(documents: &[Document], rooms: &[&Room]) -> Vec<Finding> {
     let Some(plan) = documents.iter().find(|document| document.path == PLAN) else {
         return vec![Finding::new(PLAN, 1, RULE, "there is no floor plan")];
     };
-    let described: Vec<(usize, &str)> = plan.text.lines().enumerate().flat_map(described_rooms).collect();
+    let described: Vec<(usize, &str)> = plan.text.lines().enumerate().filter_map(described_room).collect();
     let missing = rooms
         .iter()
         .filter(|room| !described.iter().any(|(_, name)| *name == room.name))
@@ -54,8 +54,48 @@ pub(crate) fn check_rooms(documents: &[Document], rooms: &[&Room]) -> Vec<Findin
     missing.chain(ghosts).collect()
 }
 
-fn described_rooms((index, line): (usize, &str)) -> impl Iterator<Item = (usize, &str)> {
-    line.split("**`").skip(1).filter_map(move |rest| Some((index + 1, rest.split_once("`**")?.0)))
+fn described_room((index, line): (usize, &str)) -> Option<(usize, &str)> {
+    Some((index + 1, line.strip_prefix("**`")?.split_once("`**")?.0))
+}
+
+/// Documents that describe the house as it is; what the others tell may be history.
+const LIVING: &[&str] = &[PLAN, "AGENTS.md", "CONTRIBUTING.md"];
+
+/// Every `` `room::module` `` of a living document is there.
+pub(crate) fn check_modules(root: &Path, documents: &[Document], rooms: &[&Room]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for document in documents.iter().filter(|document| LIVING.contains(&document.path.as_str())) {
+        for (line, code) in inline_code(&document.text) {
+            let mut path = code.split("::");
+            let (Some(room), Some(module)) = (path.next(), path.next()) else { continue };
+            if room.starts_with(|c: char| !c.is_lowercase()) {
+                continue;
+            }
+            let folder = root.join("crates").join(room).join("src");
+            let is_module = module.starts_with(char::is_lowercase);
+            let there = rooms.iter().any(|known| known.name == room)
+                && (!is_module || folder.join(module).with_extension("rs").exists());
+            if !there {
+                findings.push(Finding::new(&document.path, line, RULE, format!("there is no `{room}::{module}`")));
+            }
+        }
+    }
+    findings
+}
+
+/// The pieces between backquotes, outside of fenced code, with their lines.
+fn inline_code(text: &str) -> Vec<(usize, &str)> {
+    prose(text).flat_map(|(line, text)| text.split('`').skip(1).step_by(2).map(move |code| (line, code))).collect()
+}
+
+/// The lines outside of fenced code, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((index + 1, line))
+    })
 }
 
 /// Every link to a file leads to a file.
@@ -86,22 +126,14 @@ pub(crate) fn check_links(root: &Path, documents: &[Document]) -> Vec<Finding> {
 
 /// The targets of inline links `[text](target)` outside code, with their lines.
 fn links(text: &str) -> Vec<(usize, &str)> {
-    let mut fenced = false;
     let mut links = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        }
-        if fenced {
-            continue;
-        }
+    for (number, line) in prose(text) {
         // Pieces at odd positions stand between backquotes. A link's text may be code, its target is not.
         let ends = line
             .split('`')
-            .enumerate()
-            .filter(|(piece, _)| piece % 2 == 0)
-            .flat_map(|(_, prose)| prose.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next()));
-        links.extend(ends.map(|target| (index + 1, target)));
+            .step_by(2)
+            .flat_map(|prose| prose.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next()));
+        links.extend(ends.map(|target| (number, target)));
     }
     links
 }
@@ -125,10 +157,23 @@ mod tests {
         assert_eq!(check("**`bridge`** decides.\n**`acp`** carries."), [""; 0]);
         assert_eq!(check("**`bridge`** decides."), ["ARCHITECTURE.md:1: [document] room `acp` has no paragraph"]);
         assert_eq!(
-            check("**`bridge`**, **`acp`**\n**`attic`**"),
-            ["ARCHITECTURE.md:2: [document] there is no room `attic`"]
+            check("**`bridge`** decides.\n**`acp`**\n**`attic`**"),
+            ["ARCHITECTURE.md:3: [document] there is no room `attic`"]
         );
         assert_eq!(check_rooms(&[], &graph.rooms()).len(), 1);
+    }
+
+    #[test]
+    fn modules_must_be_there() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("crates/acp/src")).unwrap();
+        std::fs::write(root.path().join("crates/acp/src/client.rs"), "").unwrap();
+        let graph = graph(vec![room("acp", "")], &[]);
+        let check = |text: &str| check_modules(root.path(), &[document("AGENTS.md", text)], &graph.rooms()).len();
+        assert_eq!(check("`acp::client`, `acp::client::child`, `acp::AgentChild`, `Runner::run`, `a: b`"), 0);
+        assert_eq!(check("`acp::server`, `daemon::routes`, `daemon::Daemon`"), 3);
+        assert_eq!(check("```\n`acp::server`\n```"), 0);
+        assert_eq!(check_modules(root.path(), &[document("docs/adr/1.md", "`acp::old`")], &graph.rooms()).len(), 0);
     }
 
     #[test]
