@@ -14,13 +14,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use convoke_acp::{ChildEvent, Exit, PermissionAsk, PermissionReply, RpcError};
+use convoke_acp::{ChildEvent, Exit, PermissionAsk, PermissionReply};
 use convoke_bridge::{
     AgentKey, CreationId, Input, ReplyKey, Resolution, SessionProfile, StartFailure, StartKind, TurnOutcome,
 };
 use convoke_protocol::{ApprovalMode, ClientId, PromptId, RequestId, SessionId};
 use convoke_stdx::guard::Spawner;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -74,7 +74,9 @@ pub(crate) enum Order {
         session: SessionId,
     },
     /// Another mode.
-    SetMode(ModeOrder),
+    SetMode(Box<ModeOrder>),
+    /// The answer to a question.
+    Reply(Box<PermissionReply>, Resolution),
     /// A notice when the agent takes a question back.
     Watch(ReplyKey, convoke_acp::Withdrawal),
 }
@@ -322,22 +324,9 @@ impl Agents {
 
     /// Answers a question; a dead agent hears nothing.
     pub(crate) fn resolve(&mut self, reply: ReplyKey, resolution: Resolution) {
-        let Some((_, reply)) = self.replies.remove(&reply) else { return };
-        match resolution {
-            Resolution::Selected { option_id, extras } => {
-                let extras = match extras {
-                    Some(Value::Object(fields)) => fields,
-                    Some(_) | None => Map::new(),
-                };
-                reply.selected_with(&option_id, extras);
-            }
-            Resolution::Cancelled(reason) => reply.cancelled(Some(reason.name())),
-            Resolution::SentinelCollision => reply.error(RpcError {
-                code: -32602,
-                message: "the option id \"__cancelled__\" is reserved".to_owned(),
-                data: None,
-            }),
-        }
+        let Some((key, reply)) = self.replies.remove(&reply) else { return };
+        // Behind what was ordered before: a cancelled turn must hear of its end before it hears that its question failed.
+        self.order(key, Order::Reply(Box::new(reply), resolution));
     }
 
     /// Asks the agent for another mode.
@@ -361,7 +350,7 @@ impl Agents {
         hosted.setting = Some(mode);
         let order =
             ModeOrder { session: session.clone(), agent_session, originator, mode, mode_id: mode_id.clone(), reply };
-        self.order(key, Order::SetMode(order));
+        self.order(key, Order::SetMode(Box::new(order)));
     }
 
     fn agent_session(&self, key: AgentKey, session: &SessionId) -> Option<SessionId> {

@@ -121,6 +121,12 @@ impl Withdrawal {
             () = self.settled.cancelled() => false,
         }
     }
+
+    /// Whether the question ended with its agent rather than by its wish.
+    #[must_use]
+    pub fn agent_is_gone(&self) -> bool {
+        self.gone.is_cancelled()
+    }
 }
 
 impl std::fmt::Debug for Withdrawal {

@@ -6,10 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoke_acp::{AgentChild, AgentError, AgentEvents, AgentOptions, ChildEvent, StartError, StartedSession};
-use convoke_bridge::{AgentKey, StartFailure, TurnOutcome};
+use convoke_acp::{
+    AgentChild, AgentError, AgentEvents, AgentOptions, ChildEvent, PermissionReply, RpcError, StartError,
+    StartedSession,
+};
+use convoke_bridge::{AgentKey, Resolution, StartFailure, TurnOutcome};
 use convoke_protocol::{ApprovalMode, SessionId};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -164,13 +167,37 @@ impl Keeper {
             Order::SetMode(order) => {
                 calls.spawn(async move {
                     let result = agent.set_mode(&order.agent_session, &order.mode_id).await;
-                    Some(Report::ModeSet(order, result.map(drop).map_err(|error| agent_failure(&error))))
+                    Some(Report::ModeSet(*order, result.map(drop).map_err(|error| agent_failure(&error))))
                 });
             }
+            Order::Reply(reply, resolution) => answer(*reply, resolution),
             Order::Watch(reply, withdrawal) => {
-                calls.spawn(async move { withdrawal.wait().await.then_some(Report::Withdrawn(reply)) });
+                calls.spawn(async move {
+                    // An agent that is gone is reported as such, and takes its questions with it.
+                    let withdrawn = withdrawal.wait().await && !withdrawal.agent_is_gone();
+                    withdrawn.then_some(Report::Withdrawn(reply))
+                });
             }
         }
+    }
+}
+
+/// Answers a question of the agent.
+fn answer(reply: PermissionReply, resolution: Resolution) {
+    match resolution {
+        Resolution::Selected { option_id, extras } => {
+            let extras = match extras {
+                Some(Value::Object(fields)) => fields,
+                Some(_) | None => Map::new(),
+            };
+            reply.selected_with(&option_id, extras);
+        }
+        Resolution::Cancelled(reason) => reply.cancelled(Some(reason.name())),
+        Resolution::SentinelCollision => reply.error(RpcError {
+            code: -32602,
+            message: "the option id \"__cancelled__\" is reserved".to_owned(),
+            data: None,
+        }),
     }
 }
 
