@@ -238,7 +238,11 @@ impl Stream {
     async fn work(&mut self, mut parts: Vec<Part>) -> Ending {
         let prompt: String = parts.iter().filter_map(Part::as_text).collect();
         let hooks = self.shared.hooks.clone();
-        let before = hooks.before_agent(&prompt).await;
+        // A hook is somebody's program: it may take for ever, and the user may not want to wait for that.
+        let cancel = self.cancel.clone();
+        let Some(before) = cancel.run_until_cancelled(hooks.before_agent(&prompt)).await else {
+            return Ending::new(StreamEndReason::Aborted);
+        };
         if let Some(reason) = before.block {
             return self.blocked(reason);
         }
@@ -248,9 +252,11 @@ impl Stream {
             if ending.reason != StreamEndReason::Completed {
                 return ending;
             }
-            match hooks.after_agent(&prompt, self.translator.response(), round > 0).await {
-                AfterAgent::Done => return ending,
-                AfterAgent::Continue(more) => parts = vec![Part::text(more)],
+            let after = hooks.after_agent(&prompt, self.translator.response(), round > 0);
+            match cancel.run_until_cancelled(after).await {
+                None => return Ending::new(StreamEndReason::Aborted),
+                Some(AfterAgent::Done) => return ending,
+                Some(AfterAgent::Continue(more)) => parts = vec![Part::text(more)],
             }
         }
         Ending::new(StreamEndReason::MaxTurns).with("code", "AFTER_AGENT_LIMIT")

@@ -365,6 +365,24 @@ async fn lifecycle_hooks_are_called_and_heard() {
     assert_eq!(all[2..], ["error not that fatal=false", "agent_end Completed"]);
 }
 
+/// A program that never ends.
+struct Stuck;
+
+#[async_trait]
+impl LifecycleHooks for Stuck {
+    async fn before_agent(&self, _: &str) -> BeforeAgent {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_stuck_hook_does_not_hold_an_abort_up() {
+    let rig = Rig::with_hooks(Vec::new(), Arc::new(Stuck)).await;
+    let events = rig.send("hi").await.unwrap();
+    rig.session.agent.abort().await;
+    assert_eq!(sketch(&events.collect::<Vec<_>>().await).last().unwrap(), "agent_end Aborted");
+}
+
 #[tokio::test]
 async fn a_session_can_be_closed_and_its_modes_are_guarded() {
     let rig = Rig::new(Vec::new()).await;
