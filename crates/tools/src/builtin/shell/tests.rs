@@ -109,7 +109,9 @@ async fn a_flood_is_bounded() {
 #[tokio::test]
 async fn a_process_that_hides_does_not_hold_the_call() {
     let folder = Folder::with(&[]);
-    let text = within(folder.text(NAME, shell("setsid sleep 1000 & echo $!"))).await;
+    // The shell stays until the other one has left its group; it would end with the group otherwise.
+    let command = "setsid sh -c 'touch hidden; exec sleep 1000' & echo $!; until [ -e hidden ]; do sleep 0.01; done";
+    let text = within(folder.text(NAME, shell(command))).await;
     let pid = text.strip_prefix("Output: ").unwrap();
     // Without a guard it survives; with one it does not, see `tests/guarded.rs`.
     assert!(runs(pid));
