@@ -1,6 +1,6 @@
 //! Putting a session together.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use convoke_stdx::guard::Spawner;
 use convoke_tools::builtin::{self, BuiltinOptions, ShellOptions};
 use convoke_tools::{
     BackgroundLimits, BackgroundProcesses, ModeRefused, PolicyOptions, SchedulerOptions, SessionPolicy, ToolRegistry,
-    ToolScheduler, Workspace, WorkspaceOptions,
+    ToolScheduler, Truncation, Workspace, WorkspaceOptions,
 };
 use serde_json::Map;
 use uuid::Uuid;
@@ -57,12 +57,22 @@ pub struct AgentOptions {
     pub spawner: Spawner,
     /// Environment variables that commands never see.
     pub secret_variables: Vec<String>,
+    /// Where output that is too large for the model is kept, in a folder per session; nowhere otherwise. The agent may
+    /// read it back.
+    pub output_folder: Option<PathBuf>,
     /// How long a command may be silent; the tools' default otherwise.
     pub shell_inactivity: Option<Duration>,
     /// Most model calls of one prompt; the kernel's default otherwise.
     pub max_turns: Option<u32>,
     /// The user's programs around a prompt.
     pub hooks: Arc<dyn LifecycleHooks>,
+}
+
+/// Makes a folder where there is none. One that can't be made costs the kept output, not the session.
+fn made(folder: &Path) -> bool {
+    std::fs::create_dir_all(folder)
+        .inspect_err(|error| tracing::warn!(folder = %folder.display(), %error, "large output will not be kept"))
+        .is_ok()
 }
 
 /// Makes sessions of our own runtime.
@@ -119,7 +129,7 @@ impl AgentFactory {
         let workspace = Workspace::new(WorkspaceOptions {
             cwd: cwd.clone(),
             more_roots: options.include_directories.clone(),
-            read_roots: Vec::new(),
+            read_roots: options.output_folder.iter().filter(|folder| made(folder)).cloned().collect(),
             home: options.home.clone(),
         })
         .map_err(|error| unusable(error.to_string()))?;
@@ -138,9 +148,11 @@ impl AgentFactory {
         let registry = Arc::new(ToolRegistry::new(policy.clone()));
         self.register_tools(&registry, workspace, &background)?;
         let stream = CurrentStream::default();
+        let outputs = options.output_folder.as_ref().map(|folder| folder.join(format!("session-{id}")));
         let scheduler = Arc::new(ToolScheduler::start(SchedulerOptions {
             approver: Arc::new(PortApprover::new(id.clone(), permission)),
             observer: Arc::new(ToolEvents::new(stream.clone())),
+            truncation: Truncation { folder: outputs.clone(), ..Truncation::default() },
             ..SchedulerOptions::new(registry.clone(), policy.clone())
         }));
         let (context_files, unreadable) = find_context_files(&cwd, &options.context);
@@ -184,6 +196,7 @@ impl AgentFactory {
             background,
             sessions: self.sessions.clone(),
             key,
+            outputs,
         };
         Ok(HostedSession { id, agent: protocol, control: Arc::new(control) })
     }
@@ -210,6 +223,8 @@ struct Control {
     background: Arc<BackgroundProcesses>,
     sessions: Arc<InMemorySessionService>,
     key: SessionKey,
+    /// Large output of this session, for as long as it lives.
+    outputs: Option<PathBuf>,
 }
 
 #[async_trait]
@@ -246,5 +261,9 @@ impl SessionControl for Control {
         self.protocol.close().await;
         self.background.close().await;
         self.sessions.delete(&self.key);
+        if let Some(folder) = self.outputs.clone() {
+            // Most sessions never made one; whatever else goes wrong leaves files behind and harms nobody.
+            let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
+        }
     }
 }

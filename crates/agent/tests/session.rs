@@ -102,6 +102,7 @@ fn options(answers: Vec<Answer>, hooks: Arc<dyn LifecycleHooks>) -> (AgentOption
         exclude_tools: Vec::new(),
         spawner: Spawner::unguarded(),
         secret_variables: Vec::new(),
+        output_folder: None,
         shell_inactivity: None,
         max_turns: Some(4),
         hooks,
@@ -363,6 +364,37 @@ async fn lifecycle_hooks_are_called_and_heard() {
     assert!(rig.requests.lock().unwrap()[0].contents[0].joined_text().ends_with("by the way"));
     let all = sketch(&rig.run("a secret").await);
     assert_eq!(all[2..], ["error not that fatal=false", "agent_end Completed"]);
+}
+
+#[tokio::test]
+async fn output_that_is_too_large_is_kept_and_can_be_read_back() {
+    let answers = vec![
+        vec![piece(vec![call("run_shell_command", json!({"command": "seq 1 20000"}))]), stop()],
+        vec![text("ok"), stop()],
+    ];
+    let (mut options, requests) = options(answers, Arc::new(NoLifecycleHooks));
+    let dir = tempfile::tempdir().unwrap();
+    let (work, outputs) = (dir.path().join("work"), dir.path().join("outputs"));
+    std::fs::create_dir(&work).unwrap();
+    options.output_folder = Some(outputs.clone());
+    options.policy.mode = convoke_tools::Mode::Yolo;
+    let new = NewSession {
+        cwd: work,
+        session_id: Some("s".into()),
+        permission: Arc::new(Asked(mpsc::channel(1).0)),
+        approval_mode: None,
+    };
+    let session = AgentFactory::new(options).new_session(new).await.unwrap();
+    let view = AgentSession::new(session.agent.clone());
+    let events = view.send_stream(AgentSend::Message(SendMessage::text("go"))).await.unwrap();
+    events.for_each(|_| std::future::ready(())).await;
+    let told = requests.lock().unwrap()[1].contents[2].function_responses()[0].response["output"].to_string();
+    assert!(told.contains("characters omitted") && told.len() < 60_000, "{}", told.len());
+    let kept = std::fs::read_dir(outputs.join("session-s")).unwrap().next().unwrap().unwrap().path();
+    assert!(told.contains(kept.file_name().unwrap().to_str().unwrap()));
+    assert!(std::fs::read_to_string(kept).unwrap().contains("\n10000\n"));
+    session.control.close().await;
+    assert!(!outputs.join("session-s").exists());
 }
 
 /// A program that never ends.

@@ -82,6 +82,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         exclude_tools: settings.texts("tools.exclude").unwrap_or_default(),
         spawner: spawner(),
         secret_variables: SECRET_VARIABLES.iter().map(|name| (*name).to_owned()).collect(),
+        output_folder: startup.home.as_ref().map(|home| home.folder().join("tmp").join("tool-outputs")),
         shell_inactivity: settings
             .integer("tools.shell.inactivityTimeout")
             .and_then(|seconds| u64::try_from(seconds).ok())
