@@ -1,0 +1,46 @@
+//! What is the daemon told? Every flag, variable and setting comes together here.
+
+use std::path::{Path, PathBuf};
+
+use convoke_daemon::{AgentSource, DaemonOptions, PortOption};
+use convoke_protocol::ApprovalMode;
+
+use super::{agent, limits, token};
+use crate::agent_host;
+use crate::args::ServeArgs;
+use crate::startup::Startup;
+use crate::trust::Trust;
+
+/// The daemon's options; every value is checked, and the first bad one is the error.
+pub(super) fn options(args: &ServeArgs, startup: &Startup) -> anyhow::Result<DaemonOptions> {
+    let bridge = limits::bridge(args, &startup.settings)?;
+    let limits = limits::daemon(args)?;
+    let token = token::token(args, &startup.environment);
+    let workspace = workspace(args.workspace.as_deref(), startup);
+    let folder = startup.home.as_ref().map(|home| home.folder());
+    Ok(DaemonOptions {
+        hostname: args.hostname.clone(),
+        port: args.port.map_or(PortOption::Default, PortOption::Given),
+        workspace: workspace.clone(),
+        token,
+        require_auth: args.require_auth,
+        allow_origins: args.allow_origin.clone(),
+        token_file: folder.as_ref().map(|folder| folder.join("run").join("serve-token")),
+        audit_file: folder.as_ref().map(|folder| folder.join("audit").join("permissions.jsonl")),
+        agent: AgentSource::Command(agent::agent(args, startup, workspace)?),
+        spawner: agent_host::spawner(),
+        bridge,
+        limits,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        approval_mode: args.our_agent.mode().unwrap_or(ApprovalMode::Default),
+        trusted: startup.trust == Trust::Trusted,
+    })
+}
+
+/// A given folder is checked as it was written; the current one is resolved.
+fn workspace(given: Option<&Path>, startup: &Startup) -> PathBuf {
+    match given {
+        Some(path) if !path.is_absolute() || !path.is_dir() => path.to_owned(),
+        Some(_) | None => startup.workspace.clone(),
+    }
+}
