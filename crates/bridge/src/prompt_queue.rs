@@ -82,6 +82,10 @@ impl PromptQueue {
         self.waiting.len() + usize::from(self.running.is_some())
     }
 
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }

@@ -16,6 +16,7 @@ use crate::auth::{Auth, remove_token_file, write_token_file};
 use crate::boot::{self, BootError, bind_ip, is_loopback_bind, validate};
 use crate::driver::Driver;
 use crate::facts::Facts;
+use crate::metrics::{Metrics, Tally};
 use crate::options::{DaemonOptions, PortOption, TokenOption};
 use crate::origin::{AllowedOrigin, Wall};
 use crate::server;
@@ -73,9 +74,11 @@ impl Daemon {
             approval_mode: options.approval_mode,
             version: options.version,
         };
-        let (driver, handle) = Driver::new(Bridge::new(options.bridge), agents, audit);
+        let metrics = Arc::new(Metrics::new(&facts.version));
+        let tally = Tally::new(Arc::clone(&metrics));
+        let (driver, handle) = Driver::new(Bridge::new(options.bridge), agents, audit, tally);
         let health_open = loopback && !options.require_auth;
-        let service = Arc::new(Service { wall, auth, health_open, handle, facts });
+        let service = Arc::new(Service { wall, auth, health_open, handle, facts, metrics });
         let hostname = options.hostname;
         Ok(Self { listener, address, service, driver, audit: audit_writer, notices, hostname, generated, token_file })
     }

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::{Agents, AgentsOptions, Report};
 use crate::audit_log::AuditLog;
+use crate::metrics::Tally;
 use crate::options::DaemonLimits;
 use crate::stream::{self, Feedback, StreamReader, StreamWriter};
 
@@ -164,6 +165,7 @@ pub(crate) struct Driver {
     /// Streams with something new to read.
     touched: Vec<SubscriberId>,
     audit: AuditLog,
+    tally: Tally,
     limits: DaemonLimits,
     last_call_wall_ms: Option<u64>,
     out: Vec<Output>,
@@ -171,7 +173,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// A driver and the way to reach it.
-    pub(crate) fn new(bridge: Bridge, agents: AgentsOptions, audit: AuditLog) -> (Self, Handle) {
+    pub(crate) fn new(bridge: Bridge, agents: AgentsOptions, audit: AuditLog, tally: Tally) -> (Self, Handle) {
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
         let (report_sender, reports) = mpsc::channel(REPORTS_MAX);
         let feedback = Arc::new(Feedback::default());
@@ -187,6 +189,7 @@ impl Driver {
             streams: BTreeMap::new(),
             touched: Vec::new(),
             audit,
+            tally,
             limits,
             last_call_wall_ms: None,
             out: Vec::new(),
@@ -247,6 +250,9 @@ impl Driver {
         match wake {
             Wake::Command(command) => self.command(command),
             Wake::Report(key, report) => {
+                if matches!(report, Report::Up) {
+                    self.tally.metrics().agent_started();
+                }
                 let mut inputs = Vec::new();
                 self.agents.take(key, report, &mut inputs);
                 for input in inputs {
@@ -306,9 +312,13 @@ impl Driver {
     fn step(&mut self, input: Input) {
         let mut more = VecDeque::from([input]);
         while let Some(input) = more.pop_front() {
+            if matches!(input, Input::AgentGone { .. }) {
+                self.tally.metrics().agent_ended();
+            }
             let mut out = std::mem::take(&mut self.out);
             self.bridge.handle(self.clock.now(), input, &mut out);
             for output in out.drain(..) {
+                self.tally.output(&output);
                 self.carry_out(output, &mut more);
             }
             self.out = out;

@@ -27,6 +27,7 @@ mod daemon;
 mod driver;
 mod facts;
 mod http_error;
+mod metrics;
 mod options;
 mod origin;
 mod peer;

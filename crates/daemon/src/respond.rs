@@ -73,6 +73,13 @@ pub(crate) fn json_bytes(status: StatusCode, bytes: Bytes) -> Reply {
     reply
 }
 
+/// An answer of text in another format than JSON.
+pub(crate) fn text(text: String, media_type: &'static str) -> Reply {
+    let mut reply = Response::new(ReplyBody::bytes(Bytes::from(text)));
+    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    reply
+}
+
 /// `204`.
 pub(crate) fn no_content() -> Reply {
     let mut reply = Response::new(ReplyBody::empty());

@@ -13,6 +13,8 @@ pub(crate) enum Route {
     DaemonStatus,
     /// `GET /audit`.
     Audit,
+    /// `GET /metrics`.
+    Metrics,
     /// `GET /workspace/:id/sessions`.
     Sessions(String),
     /// `POST /session`.
@@ -90,6 +92,7 @@ fn lookup(method: &Method, parts: &[&str]) -> Option<Route> {
         ("GET", ["capabilities"]) => Route::Capabilities,
         ("GET", ["daemon", "status"]) => Route::DaemonStatus,
         ("GET", ["audit"]) => Route::Audit,
+        ("GET", ["metrics"]) => Route::Metrics,
         ("GET", ["workspace", id, "sessions"]) => Route::Sessions((*id).to_owned()),
         ("POST", ["session"]) => Route::Create,
         ("DELETE", ["session", id]) => Route::Close((*id).to_owned()),
@@ -119,6 +122,7 @@ impl Route {
             Self::Capabilities => ("GET /capabilities", None),
             Self::DaemonStatus => ("GET /daemon/status", None),
             Self::Audit => ("GET /audit", None),
+            Self::Metrics => ("GET /metrics", None),
             Self::Sessions(_) => ("GET /workspace/:id/sessions", None),
             Self::Create => ("POST /session", None),
             Self::Close(id) => ("DELETE /session/:id", Some(id)),

@@ -63,6 +63,7 @@ pub(crate) async fn answer(service: &Service, route: &Route, incoming: Incoming<
         Route::Capabilities => Ok(daemon::capabilities(service)),
         Route::DaemonStatus => daemon::status(service, &incoming).await,
         Route::Audit => daemon::audit(service).await,
+        Route::Metrics => daemon::metrics(service).await,
         Route::Sessions(workspace) => session::list(service, &incoming, workspace).await,
         Route::Create => session::create(service, &incoming).await,
         Route::Load(id) => session::load(service, &incoming, id).await,

@@ -25,6 +25,7 @@ use crate::body;
 use crate::driver::Handle;
 use crate::facts::Facts;
 use crate::http_error::HttpError;
+use crate::metrics::Metrics;
 use crate::origin::{self, Verdict, Wall};
 use crate::peer::Connection;
 use crate::respond::{self, Reply};
@@ -42,6 +43,7 @@ pub(crate) struct Service {
     pub(crate) health_open: bool,
     pub(crate) handle: Handle,
     pub(crate) facts: Arc<Facts>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Service {
@@ -58,7 +60,9 @@ impl Service {
             tracing::error!(path = head.uri.path(), "a route panicked");
             HttpError::internal().reply()
         });
-        log(&head, &found, reply.status(), begin);
+        let status = reply.status();
+        self.metrics.request(route_name(&found), status.as_u16());
+        log(&head, &found, status, begin);
         reply
     }
 
@@ -121,6 +125,14 @@ impl Service {
             Match::OtherMethods(_) | Match::Unknown => respond::cannot(&head.method, head.uri.path()),
             Match::Malformed => HttpError::bad_request("Malformed URL encoding", "invalid_request").reply(),
         }
+    }
+}
+
+/// What a request is counted as: a route, or nothing that a client could make up.
+fn route_name(found: &Match) -> &'static str {
+    match found {
+        Match::Route(route) => route.name().0,
+        Match::OtherMethods(_) | Match::Unknown | Match::Malformed => "other",
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Counts {
     pub pending_permissions: usize,
     /// Running prompts.
     pub active_prompts: usize,
+    /// Prompts that wait behind a running one.
+    pub waiting_prompts: usize,
     /// Open event streams.
     pub subscribers: usize,
     /// Registered client ids, summed over sessions.
@@ -125,6 +127,7 @@ impl Bridge {
             starting: self.starts.len(),
             pending_permissions: self.mediator.pending_count(),
             active_prompts: sum(|session| usize::from(session.queue().running().is_some())),
+            waiting_prompts: sum(|session| session.queue().waiting_len()),
             subscribers: self.streams.len(),
             clients: sum(Session::client_count),
         }

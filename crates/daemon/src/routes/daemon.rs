@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Incoming;
 use crate::facts::millis;
 use crate::http_error::HttpError;
+use crate::metrics::{self, Snapshot};
 use crate::respond::{self, Reply};
 use crate::service::Service;
 
@@ -110,6 +111,16 @@ pub(super) async fn status(service: &Service, incoming: &Incoming<'_>) -> Result
         body
     });
     Ok(respond::json(StatusCode::OK, &body.await?))
+}
+
+/// `GET /metrics`: the daemon's figures, for a monitor.
+pub(super) async fn metrics(service: &Service) -> Result<Reply, HttpError> {
+    let snapshot = service.handle.look(|view| Snapshot {
+        counts: view.bridge.counts(),
+        agent_up: view.agent_up,
+        uptime: view.uptime,
+    });
+    Ok(respond::text(service.metrics.render(&snapshot.await?), metrics::MEDIA_TYPE))
 }
 
 /// `GET /audit`: who decided what, the last records, oldest first. Only where a token keeps others out.

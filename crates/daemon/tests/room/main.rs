@@ -7,6 +7,7 @@ mod client;
 mod edge;
 mod lifecycle;
 mod mediation;
+mod metrics;
 mod rig;
 mod streams;
 mod transcripts;

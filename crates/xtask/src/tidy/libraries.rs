@@ -34,6 +34,7 @@ const TABLE: &[Library] = &[
     library("hyper-util", &["daemon", "cli", "testkit", "bench"]),
     library("http-body-util", &["daemon", "cli", "testkit", "bench"]),
     library("rust-embed", &["daemon"]),
+    library("prometheus-client", &["daemon"]),
     library("reqwest", &["models"]),
     library("rustls", &["models", "cli", "testkit"]),
     library("clap", &["cli"]),
