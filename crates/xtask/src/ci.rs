@@ -25,7 +25,7 @@ const STEPS: &[Step] = &[
         run_command(command(cargo(), &args, root).env("RUSTDOCFLAGS", "-D warnings"))
     }),
     ("test", |root| run_command(&mut command(cargo(), &["test", "--workspace"], root))),
-    ("interop", |root| interop::run(root, false)),
+    ("interop", |root| interop::run(root, false, &[])),
 ];
 
 /// Runs the steps named, or all; a failed step does not hide what the later ones would say.

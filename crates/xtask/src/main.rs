@@ -21,8 +21,9 @@ usage: cargo xtask TASK
 
   ci [STEP…]           everything that must pass, or only the steps named
   tidy                 the house rules no compiler checks
-  interop [--install]  the page's own tests, and the page in a browser against a real daemon;
-                       --install fetches a missing browser with apt-get
+  interop [--install] [SUITE…]
+                       the page's own tests, and the page, other clients and other agents against a real daemon; all, or
+                       the suites whose names contain a word; --install fetches a missing browser with apt-get
   bench [ARG…]         what the finished binary costs, next to the least that would do";
 
 fn main() -> ExitCode {
@@ -41,8 +42,8 @@ fn dispatch(args: &[String]) -> anyhow::Result<()> {
         ["ci", steps @ ..] => ci::run(&root, steps),
         ["tidy"] => tidy::run(&root),
         ["bench", args @ ..] => bench::run(&root, args),
-        ["interop"] => interop::run(&root, false),
-        ["interop", "--install"] => interop::run(&root, true),
+        ["interop", "--install", suites @ ..] => interop::run(&root, true, suites),
+        ["interop", suites @ ..] => interop::run(&root, false, suites),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

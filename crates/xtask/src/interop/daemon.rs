@@ -1,8 +1,8 @@
-//! A real daemon with the scripted agent behind it, in a workspace and a home of its own.
+//! A real daemon with an agent behind it, in a workspace and a home of its own.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail, ensure};
 use tempfile::TempDir;
 
+use super::needs::Programs;
 use crate::steps::{command, run as run_command};
 
 /// What a start or a stop may take, on a busy machine.
@@ -21,6 +22,26 @@ const LINES_MAX: usize = 16;
 /// Lines of stderr that are shown when something failed.
 const WORDS_MAX: usize = 40;
 
+/// What to start.
+pub(super) struct Setup<'a> {
+    pub(super) convoke: &'a Path,
+    /// The agent's command line.
+    pub(super) agent: String,
+    pub(super) args: &'a [&'a str],
+    /// The text of the user's settings file.
+    pub(super) settings: Option<&'a str>,
+    /// More variables for the daemon and its agent.
+    pub(super) variables: &'a [(&'a str, &'a str)],
+}
+
+impl<'a> Setup<'a> {
+    /// A daemon with default settings and the scripted agent.
+    pub(super) fn scripted(programs: &'a Programs) -> Self {
+        let agent = programs.scripted_agent.display().to_string();
+        Self { convoke: &programs.convoke, agent, args: &[], settings: None, variables: &[] }
+    }
+}
+
 pub(super) struct Daemon {
     child: Child,
     url: String,
@@ -31,26 +52,32 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    pub(super) fn start(convoke: &Path, agent: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(setup: &Setup<'_>) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("failed to make a folder for the daemon")?;
         let workspace = folder.path().join("workspace");
         std::fs::create_dir_all(&workspace)?;
         run_command(&mut command("git", &["init", "--quiet"], &workspace))?;
+        if let Some(settings) = setup.settings {
+            std::fs::create_dir_all(folder.path().join(".convoke"))?;
+            std::fs::write(folder.path().join(".convoke/settings.json"), settings)?;
+        }
         let token = "interop-only-token".to_owned();
-        let mut child = Command::new(convoke)
+        let mut child = Command::new(setup.convoke)
             .args(["serve", "--port", "0", "--workspace"])
             .arg(&workspace)
             .arg("--agent")
-            .arg(agent)
+            .arg(&setup.agent)
+            .args(setup.args)
             .current_dir(folder.path())
             .env("CONVOKE_HOME", folder.path())
             .env("QWEN_SERVER_TOKEN", &token)
             .env("NO_COLOR", "1")
+            .envs(setup.variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(folder.path().join("stderr"))?)
             .spawn()
-            .with_context(|| format!("failed to start {convoke:?}"))?;
+            .with_context(|| format!("failed to start {:?}", setup.convoke))?;
         let stdout = child.stdout.take().context("a child without a stdout")?;
         let (sender, lines) = sync_channel(LINES_MAX);
         // Ends with the child: its stdout is closed then.
@@ -73,6 +100,10 @@ impl Daemon {
 
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    pub(super) fn workspace(&self) -> PathBuf {
+        self.folder.path().join("workspace")
     }
 
     pub(super) fn token(&self) -> &str {

