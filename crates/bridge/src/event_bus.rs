@@ -99,6 +99,16 @@ impl EventBus {
         self.subscribers.len()
     }
 
+    /// How many frames are kept for replay, and their bytes.
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        (self.ring.len(), self.ring_bytes)
+    }
+
+    /// How many frames wait for readers, and their bytes; a frame counts once for each of them.
+    pub(crate) fn queued(&self) -> (usize, usize) {
+        self.subscribers.values().fold((0, 0), |sum, reader| (sum.0 + reader.frames, sum.1 + reader.bytes))
+    }
+
     /// Numbers a frame, keeps it and sends it to everyone. Returns its number.
     pub(crate) fn publish(&mut self, now: Now, draft: Draft, out: &mut Vec<Output>) -> u64 {
         self.last_id += 1;

@@ -111,6 +111,7 @@ fn refusals_to_start_end_with_1_and_say_why() {
         (&["--workspace", "/nope"], "directory does not exist"),
         (&["--workspace", "relative"], "must be an absolute path"),
         (&["--event-ring-size", "0"], "Must be a positive integer in [1, 1000000]"),
+        (&["--max-subscribers-per-session", "0"], "Must be a positive integer in [1, 1024]"),
         (&["--max-sessions", "-1"], "Must be a number >= 0"),
         (&["--permission-response-timeout-ms", "-1"], "Must be a non-negative integer"),
         (&["--no-auth", "--hostname", "0.0.0.0"], "Refusing to start with --no-auth"),

@@ -124,6 +124,9 @@ pub enum BootError {
     /// `--event-ring-size`.
     #[error("Invalid eventRingSize: {0}. Must be a positive integer in [1, 1000000].")]
     InvalidRingSize(String),
+    /// `--max-subscribers-per-session`.
+    #[error("Invalid maxSubscribersPerSession: {0}. Must be a positive integer in [1, 1024].")]
+    InvalidMaxSubscribers(String),
     /// `--max-sessions`.
     #[error("Invalid maxSessions: {0}. Must be a number >= 0 (0 / Infinity = unlimited).")]
     InvalidMaxSessions(String),
@@ -185,6 +188,10 @@ pub fn validate(options: &DaemonOptions) -> Result<(), BootError> {
     if !RING_SIZE.contains(&ring) {
         return Err(BootError::InvalidRingSize(ring.to_string()));
     }
+    let subscribers = options.bridge.limits.subscribers;
+    if !SUBSCRIBERS.contains(&subscribers) {
+        return Err(BootError::InvalidMaxSubscribers(subscribers.to_string()));
+    }
     if options.bridge.prompt_deadline.is_some_and(|d| d.is_zero()) {
         return Err(BootError::InvalidPromptDeadline("0".to_owned()));
     }
@@ -201,6 +208,10 @@ pub fn validate(options: &DaemonOptions) -> Result<(), BootError> {
 }
 
 const RING_SIZE: std::ops::RangeInclusive<usize> = 1..=1_000_000;
+
+/// One step of the bridge hands a frame to all of a session's subscribers, and everybody else waits for it: a thousand
+/// take less than a millisecond.
+const SUBSCRIBERS: std::ops::RangeInclusive<usize> = 1..=1024;
 
 fn check_hostname(hostname: &str) -> Result<(), BootError> {
     if hostname.trim().is_empty() {
@@ -282,6 +293,14 @@ pub fn parse_ring_size(text: &str) -> Result<usize, BootError> {
     whole(number, *RING_SIZE.end() as f64)
         .filter(|n| RING_SIZE.contains(n))
         .ok_or_else(|| BootError::InvalidRingSize(number.to_string()))
+}
+
+/// `--max-subscribers-per-session`.
+pub fn parse_max_subscribers(text: &str) -> Result<usize, BootError> {
+    let number = number(text);
+    whole(number, *SUBSCRIBERS.end() as f64)
+        .filter(|n| SUBSCRIBERS.contains(n))
+        .ok_or_else(|| BootError::InvalidMaxSubscribers(number.to_string()))
 }
 
 /// `--permission-response-timeout-ms`: 0 waits for ever.

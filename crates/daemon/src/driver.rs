@@ -48,6 +48,8 @@ pub(crate) struct View<'a> {
     pub(crate) bridge: &'a Bridge,
     /// Whether the agent for new sessions is up.
     pub(crate) agent_up: bool,
+    /// Calls whose answer is not there yet.
+    pub(crate) waiting_calls: usize,
     /// Milliseconds since the Unix epoch, now.
     pub(crate) wall_ms: u64,
     /// When the last call came in; `None` before the first.
@@ -291,6 +293,7 @@ impl Driver {
                 look(&View {
                     bridge: &self.bridge,
                     agent_up: self.agents.is_up(),
+                    waiting_calls: self.calls.len(),
                     wall_ms: now.wall_ms,
                     last_call_wall_ms: self.last_call_wall_ms,
                     uptime: now.tick.since(convoke_stdx::Tick::default()),

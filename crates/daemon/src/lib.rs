@@ -39,8 +39,8 @@ mod service;
 mod stream;
 
 pub use boot::{
-    BootError, apply_policy, parse_max_sessions, parse_permission_timeout, parse_prompt_deadline, parse_ring_size,
-    parse_writer_idle, validate,
+    BootError, apply_policy, parse_max_sessions, parse_max_subscribers, parse_permission_timeout,
+    parse_prompt_deadline, parse_ring_size, parse_writer_idle, validate,
 };
 pub use convoke_acp::AgentCommand;
 pub use daemon::{Daemon, ExitOutcome};

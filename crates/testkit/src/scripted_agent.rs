@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `approvals at once` | two permission requests, both open |
 //! | `two approvals` | two permission requests, one after the other, as the peer does |
+//! | `many approvals n=N` | N times the turn of `approval` |
 //! | `approval` | one permission request; `classifier` in it offers the peer's auto-mode options |
 //! | `withdraw` | a permission request, withdrawn with `$/cancel_request`, then text |
 //! | `flood scenario n=N pad=P` | N chunks of P bytes, as fast as they are taken |

@@ -29,6 +29,14 @@ pub struct Counts {
     pub subscribers: usize,
     /// Registered client ids, summed over sessions.
     pub clients: usize,
+    /// Frames kept for replay, summed over sessions.
+    pub kept_frames: usize,
+    /// Their bytes.
+    pub kept_bytes: usize,
+    /// Live frames that wait for a reader, summed over event streams.
+    pub queued_frames: usize,
+    /// Their bytes, which all readers of a session share.
+    pub queued_bytes: usize,
 }
 
 /// What is kept of a session's stream.
@@ -122,6 +130,8 @@ impl Bridge {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let sum = |count: fn(&Session) -> usize| self.sessions.values().map(count).sum();
+        let queued = self.sessions.values().map(|session| session.bus().queued());
+        let (queued_frames, queued_bytes) = queued.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         Counts {
             sessions: self.sessions.len(),
             starting: self.starts.len(),
@@ -130,6 +140,10 @@ impl Bridge {
             waiting_prompts: sum(|session| session.queue().waiting_len()),
             subscribers: self.streams.len(),
             clients: sum(Session::client_count),
+            kept_frames: sum(|session| session.bus().kept().0),
+            kept_bytes: sum(|session| session.bus().kept().1),
+            queued_frames,
+            queued_bytes,
         }
     }
 

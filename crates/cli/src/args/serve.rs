@@ -49,6 +49,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_pending_prompts_per_session: Option<String>,
 
+    /// Clients that follow one session at the same time, at most 1024 [default: 64]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_subscribers_per_session: Option<String>,
+
     /// Connections at the same time
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_connections: Option<String>,

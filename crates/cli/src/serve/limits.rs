@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use convoke_bridge::BridgeOptions;
-use convoke_daemon::{DaemonLimits, apply_policy, parse_max_sessions, parse_permission_timeout, parse_ring_size};
+use convoke_daemon::{
+    DaemonLimits, apply_policy, parse_max_sessions, parse_max_subscribers, parse_permission_timeout, parse_ring_size,
+};
 
 use crate::args::ServeArgs;
 use crate::failure::complain;
@@ -26,6 +28,9 @@ pub(super) fn bridge(args: &ServeArgs, settings: &Settings) -> anyhow::Result<Br
     }
     if let Some(text) = &args.event_ring_size {
         bridge.limits.ring_frames = parse_ring_size(text)?;
+    }
+    if let Some(text) = &args.max_subscribers_per_session {
+        bridge.limits.subscribers = parse_max_subscribers(text)?;
     }
     if let Some(number) = whole("--max-pending-prompts-per-session", &args.max_pending_prompts_per_session)? {
         bridge.limits.pending_prompts = number;

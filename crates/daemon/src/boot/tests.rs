@@ -124,6 +124,12 @@ fn bounds() {
         refusal(|o| o.bridge.limits.ring_frames = 0),
         "Invalid eventRingSize: 0. Must be a positive integer in [1, 1000000]."
     );
+    for wrong in [0, 1025] {
+        assert_eq!(
+            refusal(|o| o.bridge.limits.subscribers = wrong),
+            format!("Invalid maxSubscribersPerSession: {wrong}. Must be a positive integer in [1, 1024].")
+        );
+    }
     assert_eq!(
         refusal(|o| o.bridge.prompt_deadline = Some(Duration::ZERO)),
         "Invalid promptDeadlineMs: 0. Must be a positive integer (milliseconds)."
@@ -153,6 +159,11 @@ fn numbers_of_flags() {
         "Invalid eventRingSize: 1000001. Must be a positive integer in [1, 1000000]."
     );
     assert_eq!(text(parse_ring_size("1.5")), "Invalid eventRingSize: 1.5. Must be a positive integer in [1, 1000000].");
+    assert_eq!(parse_max_subscribers("1024").unwrap(), 1024);
+    assert_eq!(
+        text(parse_max_subscribers("many")),
+        "Invalid maxSubscribersPerSession: NaN. Must be a positive integer in [1, 1024]."
+    );
     assert_eq!(parse_permission_timeout("0").unwrap(), None);
     assert_eq!(parse_permission_timeout("2500").unwrap(), Some(Duration::from_millis(2500)));
     assert_eq!(

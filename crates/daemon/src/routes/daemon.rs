@@ -85,6 +85,7 @@ pub(super) async fn status(service: &Service, incoming: &Incoming<'_>) -> Result
                 "maxPendingPromptsPerSession": limits.pending_prompts,
                 "listenerMaxConnections": facts.limits.connections,
                 "eventRingSize": limits.ring_frames,
+                "maxSubscribersPerSession": limits.subscribers,
                 "promptDeadlineMs": optional(facts.bridge.prompt_deadline),
                 "writerIdleTimeoutMs": optional(facts.limits.writer_idle),
                 "channelIdleTimeoutMs": optional(facts.limits.agent_idle),
@@ -95,7 +96,13 @@ pub(super) async fn status(service: &Service, incoming: &Incoming<'_>) -> Result
                 "sessions": {"active": counts.sessions, "admissionInFlight": counts.starting},
                 "permissions": {"pending": counts.pending_permissions, "policy": facts.bridge.policy.name()},
                 "channel": {"live": view.agent_up},
-                "transport": {"restSseActive": counts.subscribers},
+                "transport": {
+                    "restSseActive": counts.subscribers,
+                    "queuedFrames": counts.queued_frames,
+                    "queuedBytes": counts.queued_bytes,
+                },
+                "events": {"keptFrames": counts.kept_frames, "keptBytes": counts.kept_bytes},
+                "calls": {"waiting": view.waiting_calls},
                 "activity": {
                     "activePrompts": counts.active_prompts,
                     "connectedClients": counts.clients,

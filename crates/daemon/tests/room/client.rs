@@ -1,5 +1,6 @@
 //! A client that writes HTTP by hand: nothing between a test and the bytes on the wire.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -96,10 +97,17 @@ impl Client {
         let mut socket = BufReader::new(self.write("GET", path, &extra, "keep-alive").await);
         let (status, headers) = soon(read_head(&mut socket)).await.expect("an answer");
         assert_eq!(status, 200, "{path}");
-        Events { socket, headers, text: String::new() }
+        Events { socket, headers, blocks: VecDeque::new(), text: String::new() }
     }
 
     async fn write(&self, method: &str, path: &str, extra: &Extra<'_>, connection: &str) -> TcpStream {
+        let request = self.text(method, path, extra, connection);
+        let mut socket = TcpStream::connect(self.address).await.expect("a connection");
+        socket.write_all(request.as_bytes()).await.expect("a request");
+        socket
+    }
+
+    fn text(&self, method: &str, path: &str, extra: &Extra<'_>, connection: &str) -> String {
         let given = |name: &str| extra.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
         let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: {connection}\r\n");
         if !given("host") {
@@ -118,9 +126,41 @@ impl Client {
         } else {
             request.push_str("\r\n");
         }
-        let mut socket = TcpStream::connect(self.address).await.expect("a connection");
-        socket.write_all(request.as_bytes()).await.expect("a request");
-        socket
+        request
+    }
+}
+
+/// A connection that stays, for many requests one after the other.
+pub(crate) struct Line {
+    client: Client,
+    socket: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) async fn line(&self) -> Line {
+        let socket = BufReader::new(TcpStream::connect(self.address).await.expect("a connection"));
+        Line { client: self.clone(), socket }
+    }
+}
+
+impl Line {
+    /// Sends a JSON request of a client; an empty id is anonymous.
+    pub(crate) async fn call(&mut self, method: &str, path: &str, client: &str, body: Value) -> Response {
+        let mut headers = vec![("Content-Type", "application/json")];
+        if !client.is_empty() {
+            headers.push(("X-Qwen-Client-Id", client));
+        }
+        let extra = Extra { headers, body: Some(body.to_string()) };
+        let request = self.client.text(method, path, &extra, "keep-alive");
+        soon(async {
+            self.socket.get_mut().write_all(request.as_bytes()).await.expect("a request");
+            let (status, headers) = read_head(&mut self.socket).await.expect("an answer");
+            let length = header(&headers, "content-length").and_then(|text| text.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            self.socket.read_exact(&mut body).await.expect("a body");
+            Response { status, headers, body }
+        })
+        .await
     }
 }
 
@@ -165,7 +205,20 @@ pub(crate) struct Event {
 pub(crate) struct Events {
     socket: BufReader<TcpStream>,
     pub(crate) headers: Vec<(String, String)>,
+    /// Blocks that came and were not asked for yet.
+    blocks: VecDeque<String>,
+    /// The beginning of a block.
     text: String,
+}
+
+/// How a stream goes on, unread.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Block {
+    Whole(String),
+    /// It ended in good order.
+    End,
+    /// The connection broke off.
+    Broken,
 }
 
 /// How a stream goes on.
@@ -183,23 +236,36 @@ impl Events {
         header(&self.headers, name)
     }
 
-    /// The next block of the stream, whatever it is.
-    pub(crate) async fn any(&mut self) -> Next {
+    /// The next block of the stream as it came, without the blank line that ends it.
+    pub(crate) async fn block(&mut self) -> Block {
         soon(async {
             loop {
-                if let Some((block, rest)) = self.text.split_once("\n\n") {
-                    let event = parse(block);
-                    self.text = rest.to_owned();
-                    return Next::Event(event);
+                if let Some(block) = self.blocks.pop_front() {
+                    return Block::Whole(block);
                 }
                 match self.chunk().await {
-                    Some(chunk) if chunk.is_empty() => return Next::End,
+                    Some(chunk) if chunk.is_empty() => return Block::End,
                     Some(chunk) => self.text.push_str(&String::from_utf8(chunk).expect("UTF-8")),
-                    None => return Next::Broken,
+                    None => return Block::Broken,
                 }
+                let mut used = 0;
+                while let Some((block, _)) = self.text[used..].split_once("\n\n") {
+                    self.blocks.push_back(block.to_owned());
+                    used += block.len() + 2;
+                }
+                self.text.drain(..used);
             }
         })
         .await
+    }
+
+    /// The next block of the stream, whatever it is.
+    pub(crate) async fn any(&mut self) -> Next {
+        match self.block().await {
+            Block::Whole(block) => Next::Event(parse(&block)),
+            Block::End => Next::End,
+            Block::Broken => Next::Broken,
+        }
     }
 
     /// The next event; comments are skipped.

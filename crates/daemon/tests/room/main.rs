@@ -6,6 +6,7 @@ mod agents;
 mod client;
 mod edge;
 mod lifecycle;
+mod load;
 mod mediation;
 mod metrics;
 mod rig;

@@ -47,6 +47,12 @@ impl Turn {
         if has("two approvals") {
             return self.approvals(2, false, false).await;
         }
+        if has("many approvals") {
+            for _ in 0..number(text, "n=", 2) {
+                self.approvals(1, false, false).await?;
+            }
+            return stop("end_turn");
+        }
         if has("approval") {
             return self.approvals(1, false, has("classifier")).await;
         }
