@@ -7,7 +7,11 @@
 //! One agent runs the workspace's sessions. It is started ahead of the first session, again when one is wanted after it
 //! died, and ended when it had none for a while. This module knows ACP's ids; the bridge knows only ours.
 
+mod hosted;
 mod keeper;
+mod order;
+mod start;
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -16,17 +20,21 @@ use std::time::Instant;
 
 use convoke_acp::{ChildEvent, Exit, PermissionAsk, PermissionReply};
 use convoke_bridge::{
-    AgentKey, CreationId, Input, ReplyKey, Resolution, SessionProfile, StartFailure, StartKind, TurnOutcome,
+    AgentKey, CreationId, Input, Refusal, ReplyKey, Resolution, SessionProfile, StartFailure, StartKind, TurnOutcome,
 };
 use convoke_protocol::{ApprovalMode, ClientId, PromptId, RequestId, SessionId};
 use convoke_stdx::guard::Spawner;
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::options::{AgentSource, DaemonLimits};
+use order::{Change, Order, Started};
+
+pub(crate) use hosted::Hosted;
+pub(crate) use order::{Report, Wish};
 
 /// Orders that wait for one agent: a start, a prompt, a cancel and a close for each of 800 sessions, and some more.
 /// An agent that is this far behind takes nothing any more.
@@ -35,111 +43,6 @@ const ORDERS_MAX: usize = 4096;
 /// Events of sessions that are being started, kept until their start is answered: a whole replayed history. Source:
 /// daemon specification §a, `--max-journal-events`.
 const EARLY_MAX: usize = 10_000;
-
-/// What the keeper of an agent is asked to do.
-pub(crate) enum Order {
-    /// A new session.
-    New {
-        /// For whom.
-        creation: CreationId,
-        /// The id it should have.
-        wish: Option<SessionId>,
-        /// The mode it should start in.
-        mode: ApprovalMode,
-    },
-    /// A stored session.
-    Load {
-        /// For whom.
-        creation: CreationId,
-        /// Which.
-        session: SessionId,
-    },
-    /// A turn.
-    Prompt {
-        /// The agent's session.
-        session: SessionId,
-        /// Our turn.
-        prompt_id: PromptId,
-        /// ACP content blocks.
-        blocks: Vec<Value>,
-    },
-    /// The end of the running turn.
-    Cancel {
-        /// The agent's session.
-        session: SessionId,
-    },
-    /// The end of a session.
-    Close {
-        /// The agent's session.
-        session: SessionId,
-    },
-    /// Another mode.
-    SetMode(Box<ModeOrder>),
-    /// The answer to a question.
-    Reply(Box<PermissionReply>, Resolution),
-    /// A notice when the agent takes a question back.
-    Watch(ReplyKey, convoke_acp::Withdrawal),
-}
-
-/// A client's wish for another approval mode.
-pub(crate) struct ModeOrder {
-    /// Our session.
-    pub(crate) session: SessionId,
-    /// The agent's session.
-    pub(crate) agent_session: SessionId,
-    /// Who wishes it.
-    pub(crate) originator: Option<ClientId>,
-    /// The mode.
-    pub(crate) mode: ApprovalMode,
-    /// The agent's name of it.
-    pub(crate) mode_id: String,
-    /// Who waits: gets the mode before, or why it stays.
-    pub(crate) reply: oneshot::Sender<Result<ApprovalMode, StartFailure>>,
-}
-
-/// What a keeper tells.
-pub(crate) enum Report {
-    /// The agent shook hands.
-    Up,
-    /// The agent did not start.
-    NotUp(StartFailure),
-    /// The agent says something, its end included.
-    Said(ChildEvent),
-    /// A session was started, or not.
-    Started {
-        /// For whom.
-        creation: CreationId,
-        /// What came of it.
-        result: Result<Started, StartFailure>,
-    },
-    /// A turn ended.
-    TurnEnded {
-        /// The agent's session.
-        session: SessionId,
-        /// Our turn.
-        prompt_id: PromptId,
-        /// How.
-        outcome: TurnOutcome,
-    },
-    /// A question was taken back.
-    Withdrawn(ReplyKey),
-    /// The mode was set, or not.
-    ModeSet(ModeOrder, Result<(), StartFailure>),
-}
-
-/// A session as its agent made it.
-pub(crate) struct Started {
-    /// The agent's id of it.
-    pub(crate) agent_session: SessionId,
-    /// Ours, if it was asked for by id.
-    pub(crate) wish: Option<SessionId>,
-    /// Its model.
-    pub(crate) model_id: Option<String>,
-    /// Its mode.
-    pub(crate) mode: ApprovalMode,
-    /// The agent's names of the modes it offers.
-    pub(crate) mode_ids: Vec<(ApprovalMode, String)>,
-}
 
 /// How agents are made.
 #[derive(Clone, Debug)]
@@ -178,14 +81,6 @@ struct Agent {
     sessions: BTreeMap<SessionId, Hosted>,
     early: VecDeque<ChildEvent>,
     idle_since: Instant,
-}
-
-struct Hosted {
-    session: SessionId,
-    mode: ApprovalMode,
-    /// A mode that a client asked for and the agent has not answered about: its own announcement of it is no news.
-    setting: Option<ApprovalMode>,
-    mode_ids: Vec<(ApprovalMode, String)>,
 }
 
 impl Agents {
@@ -278,8 +173,9 @@ impl Agents {
         let key = self.preheat();
         let order = match start {
             StartKind::New { session, profile } => {
-                let SessionProfile { approval_mode, model_service_id: _, source_type: _, source_id: _ } = profile;
-                Order::New { creation, wish: session, mode: approval_mode.unwrap_or(self.options.approval_mode) }
+                let SessionProfile { approval_mode, model_service_id: model, source_type: _, source_id: _ } = profile;
+                let mode = approval_mode.unwrap_or(self.options.approval_mode);
+                Order::New { creation, wish: session, mode, model }
             }
             StartKind::Restore { session } => Order::Load { creation, session },
         };
@@ -329,33 +225,42 @@ impl Agents {
         self.order(key, Order::Reply(Box::new(reply), resolution));
     }
 
-    /// Asks the agent for another mode.
-    pub(crate) fn set_mode(
-        &mut self,
-        key: AgentKey,
-        session: &SessionId,
-        originator: Option<ClientId>,
-        mode: ApprovalMode,
-        reply: oneshot::Sender<Result<ApprovalMode, StartFailure>>,
-    ) {
-        let Some(agent_session) = self.agent_session(key, session) else { return };
+    /// Asks the agent for another model or mode.
+    pub(crate) fn change(&mut self, key: AgentKey, session: &SessionId, originator: Option<ClientId>, wish: Wish) {
+        let gone = || Refusal::StartFailed(StartFailure::Unavailable { message: "it is gone".to_owned() });
+        let Some(agent_session) = self.agent_session(key, session) else { return wish.refuse(gone()) };
         let hosted = self.live.get_mut(&key).and_then(|agent| agent.sessions.get_mut(&agent_session));
-        let Some(hosted) = hosted else { return };
-        let Some((_, mode_id)) = hosted.mode_ids.iter().find(|(offered, _)| *offered == mode) else {
-            let message = format!("the agent has no mode \"{}\"", mode.wire());
-            // Whoever waited may be gone; then no one needs to know.
-            let _ = reply.send(Err(StartFailure::Agent { code: -32602, message, data: None }));
-            return;
+        let Some(hosted) = hosted else { return wish.refuse(gone()) };
+        let (ask, missing) = match &wish {
+            Wish::Mode(mode, _) => (
+                hosted.state().ask_for_mode(&agent_session, *mode),
+                (-32602, format!("the agent has no mode \"{}\"", mode.wire())),
+            ),
+            Wish::Model(model, _) => {
+                (hosted.state().ask_for_model(&agent_session, model), (-32601, start::NO_MODELS.to_owned()))
+            }
         };
-        hosted.setting = Some(mode);
-        let order =
-            ModeOrder { session: session.clone(), agent_session, originator, mode, mode_id: mode_id.clone(), reply };
-        self.order(key, Order::SetMode(Box::new(order)));
+        let Some(ask) = ask else {
+            let (code, message) = missing;
+            if let Wish::Model(model_id, _) = &wish {
+                let (session, model_id, error) = (session.clone(), model_id.clone(), message.clone());
+                self.failed.push(Input::ModelSwitchFailed { session, originator, model_id, error });
+            }
+            return wish.refuse(Refusal::StartFailed(StartFailure::Agent { code, message, data: None }));
+        };
+        hosted.setting(&wish);
+        let change = Change { session: session.clone(), agent_session, originator, wish, ask };
+        self.order(key, Order::Change(Box::new(change)));
+    }
+
+    /// A session as its agent describes it.
+    pub(crate) fn hosted(&self, key: AgentKey, session: &SessionId) -> Option<&Hosted> {
+        self.live.get(&key)?.sessions.values().find(|hosted| hosted.session() == session)
     }
 
     fn agent_session(&self, key: AgentKey, session: &SessionId) -> Option<SessionId> {
         let agent = self.live.get(&key)?;
-        agent.sessions.iter().find(|(_, hosted)| hosted.session == *session).map(|(id, _)| id.clone())
+        agent.sessions.iter().find(|(_, hosted)| hosted.session() == session).map(|(id, _)| id.clone())
     }
 
     /// Gives an order; one that can't be given ends the agent.
@@ -387,11 +292,15 @@ impl Agents {
             Report::Started { creation, result } => self.started(key, creation, result, out),
             Report::TurnEnded { session, prompt_id, outcome } => {
                 if let Some(hosted) = agent.sessions.get(&session) {
-                    out.push(Input::TurnEnded { session: hosted.session.clone(), prompt_id, outcome });
+                    out.push(Input::TurnEnded { session: hosted.session().clone(), prompt_id, outcome });
                 }
             }
             Report::Withdrawn(reply) => out.push(Input::PermissionWithdrawn { reply }),
-            Report::ModeSet(order, result) => self.mode_set(key, order, result, out),
+            Report::Changed(change, result) => {
+                if let Some(hosted) = agent.sessions.get_mut(&change.agent_session) {
+                    hosted.changed(*change, result, out);
+                }
+            }
         }
     }
 
@@ -416,7 +325,7 @@ impl Agents {
         &mut self,
         key: AgentKey,
         creation: CreationId,
-        result: Result<Started, StartFailure>,
+        result: Result<Box<Started>, StartFailure>,
         out: &mut Vec<Input>,
     ) {
         let Some(agent) = self.live.get_mut(&key) else { return };
@@ -432,19 +341,22 @@ impl Agents {
                 out.push(Input::SessionStartFailed { creation, failure });
                 None
             }
-            Ok(Started { agent_session, wish, model_id, mode, mode_ids }) => {
-                let session = wish.unwrap_or_else(|| session_id(&agent_session));
-                let hosted = Hosted { session: session.clone(), mode, setting: None, mode_ids };
-                agent.sessions.insert(agent_session.clone(), hosted);
+            Ok(started) => {
+                let session = started.wish.clone().unwrap_or_else(|| session_id(&started.agent_session));
+                let agent_session = started.agent_session.clone();
+                agent.sessions.insert(agent_session.clone(), Hosted::new(session.clone(), &started));
                 out.push(Input::SessionStarted {
                     creation,
-                    session,
+                    session: session.clone(),
                     agent: key,
                     epoch: Uuid::new_v4().to_string(),
                     created_wall_ms: None,
-                    model_id,
-                    approval_mode: mode,
+                    model_id: started.state.model_id().map(str::to_owned),
+                    approval_mode: started.mode,
                 });
+                if let Some((model_id, Some(error))) = started.model {
+                    out.push(Input::ModelSwitchFailed { session, originator: None, model_id, error });
+                }
                 Some(agent_session)
             }
         };
@@ -470,18 +382,16 @@ impl Agents {
             }
             return;
         };
-        let session = hosted.session.clone();
         match event {
             ChildEvent::Update(update) => {
-                let Ok(update) = serde_json::from_str::<Value>(update.update.get()) else { return };
-                let mode = current_mode(&update).filter(|mode| *mode != hosted.mode && hosted.setting != Some(*mode));
-                out.push(Input::Update { session: session.clone(), update });
-                if let Some(mode) = mode {
-                    hosted.mode = mode;
-                    out.push(Input::ApprovalModeChanged { session, originator: None, mode, persisted: false });
-                }
+                let text = update.update.get();
+                let Ok(update) = serde_json::from_str::<Value>(text) else { return };
+                hosted.heed(update, text.len(), out);
             }
-            ChildEvent::PermissionRequest(ask) => self.asked(key, session, *ask, out),
+            ChildEvent::PermissionRequest(ask) => {
+                let session = hosted.session().clone();
+                self.asked(key, session, *ask, out);
+            }
             ChildEvent::Exited(_) => {}
         }
     }
@@ -500,19 +410,6 @@ impl Agents {
         out.push(Input::PermissionRequested { session, request, reply, tool_call, options });
         self.order(key, Order::Watch(reply, withdrawal));
     }
-
-    fn mode_set(&mut self, key: AgentKey, order: ModeOrder, result: Result<(), StartFailure>, out: &mut Vec<Input>) {
-        let ModeOrder { session, agent_session, originator, mode, mode_id: _, reply } = order;
-        let hosted = self.live.get_mut(&key).and_then(|agent| agent.sessions.get_mut(&agent_session));
-        let Some(hosted) = hosted else { return };
-        hosted.setting = None;
-        let result = result.map(|()| std::mem::replace(&mut hosted.mode, mode));
-        if result.is_ok() {
-            out.push(Input::ApprovalModeChanged { session, originator, mode, persisted: false });
-        }
-        // Whoever waited may be gone; the event tells everyone.
-        let _ = reply.send(result);
-    }
 }
 
 fn session_of(event: &ChildEvent) -> Option<&SessionId> {
@@ -521,13 +418,6 @@ fn session_of(event: &ChildEvent) -> Option<&SessionId> {
         ChildEvent::PermissionRequest(ask) => Some(&ask.session_id),
         ChildEvent::Exited(_) => None,
     }
-}
-
-/// The mode that an update announces: ACP's `current_mode_update`.
-fn current_mode(update: &Value) -> Option<ApprovalMode> {
-    let kind = update.get("sessionUpdate")?.as_str()?;
-    let mode = update.get("currentModeId")?.as_str()?;
-    (kind == "current_mode_update").then(|| ApprovalMode::parse(mode)).flatten()
 }
 
 /// Our id of a session: the agent's, where it is a UUID, else a new one.
@@ -559,8 +449,6 @@ fn signal_name(number: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -572,13 +460,5 @@ mod tests {
             assert_ne!(ours.as_str(), odd);
             assert!(Uuid::try_parse(ours.as_str()).is_ok());
         }
-    }
-
-    #[test]
-    fn modes_are_read_from_their_own_update_only() {
-        let update = |kind: &str, mode: &str| json!({"sessionUpdate": kind, "currentModeId": mode});
-        assert_eq!(current_mode(&update("current_mode_update", "autoEdit")), Some(ApprovalMode::AutoEdit));
-        assert_eq!(current_mode(&update("current_mode_update", "architect")), None);
-        assert_eq!(current_mode(&update("agent_message_chunk", "yolo")), None);
     }
 }

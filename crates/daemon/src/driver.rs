@@ -19,11 +19,12 @@ use convoke_bridge::{
 };
 use convoke_protocol::{ApprovalMode, ClientId, SessionId};
 use convoke_stdx::Clock;
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::agents::{Agents, AgentsOptions, Report};
+use crate::agents::{Agents, AgentsOptions, Hosted, Report, Wish};
 use crate::audit_log::AuditLog;
 use crate::metrics::Tally;
 use crate::options::DaemonLimits;
@@ -46,6 +47,8 @@ type Waiting = oneshot::Sender<Result<Answer, Refusal>>;
 pub(crate) struct View<'a> {
     /// The bridge.
     pub(crate) bridge: &'a Bridge,
+    /// The agents.
+    pub(crate) agents: &'a Agents,
     /// Whether the agent for new sessions is up.
     pub(crate) agent_up: bool,
     /// Calls whose answer is not there yet.
@@ -58,15 +61,22 @@ pub(crate) struct View<'a> {
     pub(crate) uptime: Duration,
 }
 
+impl View<'_> {
+    /// A live session as its agent describes it.
+    pub(crate) fn hosted(&self, session: &SessionId) -> Result<&Hosted, Refusal> {
+        let owner = self.bridge.authorize(session, None)?;
+        let gone = || Refusal::SessionNotFound { session: session.clone() };
+        self.agents.hosted(owner.agent, session).ok_or_else(gone)
+    }
+}
+
 enum Command {
     Call { call: CallId, input: Input, reply: Waiting },
     Subscribe { call: CallId, input: Input, writer: StreamWriter, subscriber: SubscriberId, reply: Waiting },
     Tell(Input),
     Look(Box<dyn FnOnce(&View<'_>) + Send>),
-    SetMode { session: SessionId, client: Option<ClientId>, mode: ApprovalMode, reply: ModeReply },
+    Change { session: SessionId, client: Option<ClientId>, wish: Wish },
 }
-
-type ModeReply = oneshot::Sender<Result<oneshot::Receiver<Result<ApprovalMode, StartFailure>>, Refusal>>;
 
 /// Everything that wakes the driver.
 enum Wake {
@@ -142,16 +152,31 @@ impl Handle {
         client: Option<ClientId>,
         mode: ApprovalMode,
     ) -> Result<ApprovalMode, Refusal> {
-        let (reply, allowed) = oneshot::channel();
-        self.send(Command::SetMode { session, client, mode, reply }).await?;
-        let done = allowed.await.map_err(|_| Refusal::Draining)??;
-        let gone = |_| StartFailure::Unavailable { message: "it is gone".to_owned() };
-        done.await.map_err(gone).flatten().map_err(Refusal::StartFailed)
+        let (reply, done) = oneshot::channel();
+        self.send(Command::Change { session, client, wish: Wish::Mode(mode, reply) }).await?;
+        done.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Has the agent change a session's model; the answer is the agent's.
+    pub(crate) async fn set_model(
+        &self,
+        session: SessionId,
+        client: Option<ClientId>,
+        model: String,
+    ) -> Result<Value, Refusal> {
+        let (reply, done) = oneshot::channel();
+        self.send(Command::Change { session, client, wish: Wish::Model(model, reply) }).await?;
+        done.await.unwrap_or_else(|_| Err(gone()))
     }
 
     async fn send(&self, command: Command) -> Result<(), Refusal> {
         self.commands.send(command).await.map_err(|_| Refusal::Draining)
     }
+}
+
+/// An agent that ends before it answers a wish.
+fn gone() -> Refusal {
+    Refusal::StartFailed(StartFailure::Unavailable { message: "it is gone".to_owned() })
 }
 
 /// The owner of the bridge.
@@ -292,6 +317,7 @@ impl Driver {
                 let now = self.clock.now();
                 look(&View {
                     bridge: &self.bridge,
+                    agents: &self.agents,
                     agent_up: self.agents.is_up(),
                     waiting_calls: self.calls.len(),
                     wall_ms: now.wall_ms,
@@ -299,15 +325,15 @@ impl Driver {
                     uptime: now.tick.since(convoke_stdx::Tick::default()),
                 });
             }
-            Command::SetMode { session, client, mode, reply } => {
-                let result = self.bridge.authorize(&session, client.as_ref()).map(|owner| {
-                    let (done, wait) = oneshot::channel();
-                    self.agents.set_mode(owner.agent, &session, client, mode, done);
-                    wait
-                });
-                // Whoever asked may be gone.
-                let _ = reply.send(result);
-            }
+            Command::Change { session, client, wish } => match self.bridge.authorize(&session, client.as_ref()) {
+                Ok(owner) => {
+                    self.agents.change(owner.agent, &session, client, wish);
+                    for input in self.agents.take_failed() {
+                        self.step(input);
+                    }
+                }
+                Err(refusal) => wish.refuse(refusal),
+            },
         }
     }
 

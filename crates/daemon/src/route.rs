@@ -49,6 +49,12 @@ pub(crate) enum Route {
     Metadata(String),
     /// `POST /session/:id/approval-mode`.
     ApprovalMode(String),
+    /// `POST /session/:id/model`.
+    Model(String),
+    /// `GET /session/:id/context`.
+    Context(String),
+    /// `GET /session/:id/supported-commands`.
+    Commands(String),
 }
 
 /// What a method and a path come to.
@@ -110,6 +116,9 @@ fn lookup(method: &Method, parts: &[&str]) -> Option<Route> {
         ("POST", ["session", id, "detach"]) => Route::Detach((*id).to_owned()),
         ("PATCH", ["session", id, "metadata"]) => Route::Metadata((*id).to_owned()),
         ("POST", ["session", id, "approval-mode"]) => Route::ApprovalMode((*id).to_owned()),
+        ("POST", ["session", id, "model"]) => Route::Model((*id).to_owned()),
+        ("GET", ["session", id, "context"]) => Route::Context((*id).to_owned()),
+        ("GET", ["session", id, "supported-commands"]) => Route::Commands((*id).to_owned()),
         _ => return None,
     })
 }
@@ -140,6 +149,9 @@ impl Route {
             Self::Detach(id) => ("POST /session/:id/detach", Some(id)),
             Self::Metadata(id) => ("PATCH /session/:id/metadata", Some(id)),
             Self::ApprovalMode(id) => ("POST /session/:id/approval-mode", Some(id)),
+            Self::Model(id) => ("POST /session/:id/model", Some(id)),
+            Self::Context(id) => ("GET /session/:id/context", Some(id)),
+            Self::Commands(id) => ("GET /session/:id/supported-commands", Some(id)),
         }
     }
 }

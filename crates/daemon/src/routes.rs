@@ -1,5 +1,6 @@
 //! What does each route take, and what does it answer? One module per matter; every decision is the bridge's.
 
+mod context;
 mod daemon;
 mod events;
 mod permission;
@@ -73,7 +74,10 @@ pub(crate) async fn answer(service: &Service, route: &Route, incoming: Incoming<
         Route::Heartbeat(id) => session::heartbeat(service, &incoming, id).await,
         Route::Detach(id) => session::detach(service, &incoming, id).await,
         Route::Metadata(id) => session::metadata(service, &incoming, id).await,
-        Route::ApprovalMode(id) => session::approval_mode(service, &incoming, id).await,
+        Route::ApprovalMode(id) => context::approval_mode(service, &incoming, id).await,
+        Route::Model(id) => context::model(service, &incoming, id).await,
+        Route::Context(id) => context::context(service, id).await,
+        Route::Commands(id) => context::commands(service, id).await,
         Route::Events(id) => events::open(service, &incoming, id).await,
         Route::Prompt(id) => prompt::send(service, incoming, id).await,
         Route::Cancel(id) => prompt::cancel(service, &incoming, id).await,

@@ -17,6 +17,7 @@
 //! | `rubbish` | lines that are no JSON-RPC, then text |
 //! | `unknown update` | an update of an unknown kind, with unknown fields, then text |
 //! | `read a file` | `fs/read_text_file`, and its answer as text |
+//! | `usage` | `usage_update`, then text |
 //! | `ignore cancel` | nothing, whatever comes |
 //! | `hang` | nothing, until `session/cancel` |
 //! | `fail` | a JSON-RPC error 429 with data |
@@ -24,6 +25,7 @@
 //! | `echo` | the prompt's text again |
 //! | anything else | `Hello from mock.` |
 
+mod offers;
 mod turn;
 
 use std::collections::HashMap;
@@ -58,6 +60,10 @@ pub struct Script {
     pub odd_ids: bool,
     /// Stays alive when its stdin is closed.
     pub ignore_eof: bool,
+    /// Offers the models `small` and `large` through `session/set_model`, and two slash commands.
+    pub models: bool,
+    /// Offers the same models as a config option instead.
+    pub config_options: bool,
 }
 
 impl Default for Script {
@@ -70,13 +76,15 @@ impl Default for Script {
             protocol_version: 1,
             odd_ids: false,
             ignore_eof: false,
+            models: false,
+            config_options: false,
         }
     }
 }
 
 impl Script {
     /// Reads the arguments of the executable: `--exit-at-start=N`, `--silent`, `--rubbish`, `--endless-line`,
-    /// `--protocol-version=N`, `--odd-ids`, `--ignore-eof`. `None` if there is any other.
+    /// `--protocol-version=N`, `--odd-ids`, `--ignore-eof`, `--models`, `--config-options`. `None` if there is any other.
     pub fn parse(args: impl IntoIterator<Item = String>) -> Option<Self> {
         let mut script = Self::default();
         for arg in args {
@@ -88,6 +96,8 @@ impl Script {
                 ("--endless-line", "") => script.endless_line = true,
                 ("--odd-ids", "") => script.odd_ids = true,
                 ("--ignore-eof", "") => script.ignore_eof = true,
+                ("--models", "") => script.models = true,
+                ("--config-options", "") => script.config_options = true,
                 _ => return None,
             }
         }
@@ -262,7 +272,19 @@ impl Agent {
             }
             Some("session/new") => {
                 let made = self.new_session(params);
+                if self.0.script.models {
+                    self.announce_commands(&made["sessionId"]).await;
+                }
                 self.answer(id, Ok(made)).await;
+            }
+            Some("session/set_model") if self.0.script.models => {
+                let result = offers::take_model(&params["modelId"]).map(|_| json!({}));
+                self.answer(id, result).await;
+            }
+            Some("session/set_config_option") if self.0.script.config_options => {
+                let result = offers::take_model(&params["value"])
+                    .map(|model| json!({"configOptions": offers::config_options(model)}));
+                self.answer(id, result).await;
             }
             Some("session/set_mode") => {
                 self.answer(id, Ok(json!({}))).await;
@@ -311,6 +333,26 @@ impl Agent {
         let cwd = params["cwd"].as_str().unwrap_or_default().to_owned();
         self.state().sessions.insert(id.clone(), (cwd, CancellationToken::new()));
         let modes = ["plan", "default", "auto-edit", "yolo"].map(|id| json!({"id": id, "name": id}));
-        json!({"sessionId": id, "modes": {"currentModeId": "default", "availableModes": modes}})
+        let mut made = json!({"sessionId": id, "modes": {"currentModeId": "default", "availableModes": modes}});
+        if self.0.script.models {
+            made["models"] = offers::models();
+        }
+        if self.0.script.config_options {
+            made["configOptions"] = offers::config_options("small");
+        }
+        made
+    }
+
+    /// Before the answer that tells the session's id, as the peer does.
+    async fn announce_commands(&self, session: &Value) {
+        let update = json!({
+            "sessionUpdate": "available_commands_update",
+            "availableCommands": [
+                {"name": "init", "description": "Look around", "input": null},
+                {"name": "review", "description": "Review a change", "input": {"hint": "which"}},
+            ],
+            "_meta": {"availableSkills": ["tidy"]},
+        });
+        self.notify("session/update", json!({"sessionId": session, "update": update})).await;
     }
 }

@@ -4,21 +4,19 @@
 //! events before it were taken, and this task reports those first.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use convoke_acp::{
     AgentChild, AgentError, AgentEvents, AgentOptions, ChildEvent, PermissionReply, RpcError, StartError,
-    StartedSession,
 };
 use convoke_bridge::{AgentKey, Resolution, StartFailure, TurnOutcome};
-use convoke_protocol::{ApprovalMode, SessionId};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{AgentsOptions, Order, Report, Started};
+use super::AgentsOptions;
+use super::order::{Order, Report};
+use super::start::{NewSession, agent_failure, load_session, new_session, start_failure};
 use crate::options::AgentSource;
 
 /// Keeps one agent until it ends or `stop` asks for that. The last report is its end, exactly once.
@@ -122,16 +120,16 @@ impl Keeper {
         let agent = agent.clone();
         let options = Arc::clone(&self.options);
         match order {
-            Order::New { creation, wish, mode } => {
+            Order::New { creation, wish, mode, model } => {
                 calls.spawn(async move {
-                    let result = new_session(&agent, &options, wish, mode).await;
-                    Some(Report::Started { creation, result })
+                    let result = new_session(&agent, &options, NewSession { wish, mode, model }).await;
+                    Some(Report::Started { creation, result: result.map(Box::new) })
                 });
             }
             Order::Load { creation, session } => {
                 calls.spawn(async move {
                     let result = load_session(&agent, &options, session).await;
-                    Some(Report::Started { creation, result })
+                    Some(Report::Started { creation, result: result.map(Box::new) })
                 });
             }
             Order::Prompt { session, prompt_id, blocks } => {
@@ -164,10 +162,10 @@ impl Keeper {
                     None
                 });
             }
-            Order::SetMode(order) => {
+            Order::Change(change) => {
                 calls.spawn(async move {
-                    let result = agent.set_mode(&order.agent_session, &order.mode_id).await;
-                    Some(Report::ModeSet(*order, result.map(drop).map_err(|error| agent_failure(&error))))
+                    let result = agent.request(change.ask.method, change.ask.params.clone()).await;
+                    Some(Report::Changed(change, result.map_err(|error| agent_failure(&error))))
                 });
             }
             Order::Reply(reply, resolution) => answer(*reply, resolution),
@@ -199,100 +197,4 @@ fn answer(reply: PermissionReply, resolution: Resolution) {
             data: None,
         }),
     }
-}
-
-async fn new_session(
-    agent: &AgentChild,
-    options: &AgentsOptions,
-    wish: Option<SessionId>,
-    mode: ApprovalMode,
-) -> Result<Started, StartFailure> {
-    let start = async {
-        let session = agent.new_session(&options.workspace, wish.as_ref()).await?;
-        let mut started = describe(session, wish);
-        if started.mode != mode
-            && let Some((_, mode_id)) = started.mode_ids.iter().find(|(offered, _)| *offered == mode)
-        {
-            agent.set_mode(&started.agent_session, mode_id).await?;
-            started.mode = mode;
-        }
-        Ok(started)
-    };
-    let limit = options.limits.session_start_timeout;
-    match timeout(limit, start).await {
-        Ok(result) => result.map_err(|error: AgentError| agent_failure(&error)),
-        Err(_) => Err(StartFailure::InitTimeout { timeout_ms: millis(limit), phase: "session/new".to_owned() }),
-    }
-}
-
-/// Restores a session through ACP's `session/load`, whose replay is reported as ordinary updates.
-async fn load_session(
-    agent: &AgentChild,
-    options: &AgentsOptions,
-    session: SessionId,
-) -> Result<Started, StartFailure> {
-    if agent.about().capabilities.get("loadSession") != Some(&Value::Bool(true)) {
-        return Err(StartFailure::NotStored { session });
-    }
-    let params = json!({"sessionId": session, "cwd": options.workspace, "mcpServers": []});
-    let limit = options.limits.restore_timeout;
-    match timeout(limit, agent.request("session/load", params)).await {
-        Ok(Ok(raw)) => {
-            let part = |name: &str| raw.get(name).filter(|value| !value.is_null()).cloned();
-            let loaded = StartedSession {
-                session_id: session.clone(),
-                modes: part("modes"),
-                models: part("models"),
-                config_options: part("configOptions"),
-                raw: raw.clone(),
-            };
-            Ok(describe(loaded, Some(session)))
-        }
-        // ACP v1 has no code of its own for this; agents answer "not found" or bad params.
-        Ok(Err(AgentError::Refused { error, .. })) if matches!(error.code, -32002 | -32602) => {
-            Err(StartFailure::NotStored { session })
-        }
-        Ok(Err(error)) => Err(agent_failure(&error)),
-        Err(_) => Err(StartFailure::RestoreTimeout { timeout_ms: millis(limit) }),
-    }
-}
-
-fn describe(session: StartedSession, wish: Option<SessionId>) -> Started {
-    let StartedSession { session_id, modes, models, config_options: _, raw: _ } = session;
-    let modes = modes.unwrap_or_default();
-    let current = modes.get("currentModeId").and_then(Value::as_str).and_then(ApprovalMode::parse);
-    let offered = modes.get("availableModes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let ids = offered.iter().filter_map(|mode| mode.get("id").and_then(Value::as_str));
-    let mode_ids = ids.filter_map(|id| Some((ApprovalMode::parse(id)?, id.to_owned()))).collect();
-    let model_id = models.as_ref().and_then(|models| models.get("currentModelId")?.as_str().map(str::to_owned));
-    Started { agent_session: session_id, wish, model_id, mode: current.unwrap_or_default(), mode_ids }
-}
-
-fn start_failure(error: &StartError) -> StartFailure {
-    match error {
-        StartError::InitializeTimeout { after, .. } => {
-            StartFailure::InitTimeout { timeout_ms: millis(*after), phase: "initialize".to_owned() }
-        }
-        StartError::Refused(error) => {
-            StartFailure::Agent { code: error.code.into(), message: error.message.clone(), data: error.data.clone() }
-        }
-        StartError::Spawn { .. } | StartError::Exited(_) | StartError::Version(_) => {
-            StartFailure::Unavailable { message: error.to_string() }
-        }
-    }
-}
-
-fn agent_failure(error: &AgentError) -> StartFailure {
-    match error {
-        AgentError::Refused { error, .. } => {
-            StartFailure::Agent { code: error.code.into(), message: error.message.clone(), data: error.data.clone() }
-        }
-        AgentError::Gone { .. } | AgentError::Answer { .. } | AgentError::CancelIgnored { .. } => {
-            StartFailure::Unavailable { message: error.to_string() }
-        }
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use convoke_bridge::{Answer, CreateRequest, Input, Journal, SessionAnswer, SessionProfile, SessionScope};
+use convoke_bridge::{Answer, CreateRequest, Input, Journal, Refusal, SessionAnswer, SessionProfile, SessionScope};
 use convoke_protocol::daemon::EncodedFrame;
-use convoke_protocol::{ApprovalMode, ClientId, SessionId};
+use convoke_protocol::{ClientId, SessionId};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 use uuid::{Uuid, Variant};
 
 use super::Incoming;
+use super::context::{invalid_mode, read_mode};
+use crate::agents::Hosted;
 use crate::http_error::HttpError;
 use crate::respond::{self, Reply};
 use crate::service::Service;
@@ -26,7 +28,7 @@ pub(super) async fn create(service: &Service, incoming: &Incoming<'_>) -> Result
         client,
         minted: mint(),
         profile: SessionProfile {
-            model_service_id: incoming.text("modelServiceId").map(str::to_owned),
+            model_service_id: incoming.text("modelServiceId").filter(|id| !id.is_empty()).map(str::to_owned),
             approval_mode: match incoming.fields.get("approvalMode") {
                 None | Some(Value::Null) => None,
                 Some(mode) => Some(read_mode(mode).ok_or_else(|| invalid_mode("`approvalMode` must be"))?),
@@ -37,11 +39,17 @@ pub(super) async fn create(service: &Service, incoming: &Incoming<'_>) -> Result
     };
     let sources =
         [("sourceType", request.profile.source_type.clone()), ("sourceId", request.profile.source_id.clone())];
+    let asks_for_model = request.profile.model_service_id.is_some();
     let answer = session_answer(service.handle.call(|call| Input::Create { call, request }).await?)?;
     let mut body = created(&answer);
     if !answer.created.attached {
         let given = sources.into_iter().filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?))));
         body.extend(given);
+        if asks_for_model {
+            let session = answer.created.session_id;
+            let applied = service.handle.look(move |view| view.hosted(&session).map(Hosted::model_applied)).await?;
+            body.extend(applied.ok().flatten().map(|applied| ("modelApplied".to_owned(), Value::Bool(applied))));
+        }
     }
     Ok(respond::json(StatusCode::OK, &body))
 }
@@ -50,10 +58,13 @@ pub(super) async fn create(service: &Service, incoming: &Incoming<'_>) -> Result
 pub(super) async fn load(service: &Service, incoming: &Incoming<'_>, id: &str) -> Result<Reply, HttpError> {
     let answer = restore(service, incoming, id).await?;
     let session = answer.created.session_id.clone();
-    let journal = service.handle.look(move |view| view.bridge.journal(&session)).await??;
-    let Journal { frames, last_event_id, epoch } = journal;
+    let seen = service.handle.look(move |view| {
+        let state = view.hosted(&session)?.state().wire();
+        Ok::<_, Refusal>((view.bridge.journal(&session)?, state))
+    });
+    let (Journal { frames, last_event_id, epoch }, state) = seen.await??;
     let mut body = created(&answer);
-    body.insert("state".to_owned(), json!({}));
+    body.insert("state".to_owned(), state);
     body.insert("compactedReplay".to_owned(), json!([]));
     body.insert("lastEventId".to_owned(), json!(last_event_id));
     body.insert("eventEpoch".to_owned(), json!(epoch));
@@ -80,8 +91,10 @@ fn with_journal(body: &Map<String, Value>, frames: &[EncodedFrame]) -> Bytes {
 /// `POST /session/:id/resume`: as load, without the events.
 pub(super) async fn resume(service: &Service, incoming: &Incoming<'_>, id: &str) -> Result<Reply, HttpError> {
     let answer = restore(service, incoming, id).await?;
+    let session = answer.created.session_id.clone();
+    let state = service.handle.look(move |view| view.hosted(&session).map(|hosted| hosted.state().wire())).await??;
     let mut body = created(&answer);
-    body.insert("state".to_owned(), json!({}));
+    body.insert("state".to_owned(), state);
     body.insert("lastEventId".to_owned(), json!(answer.last_event_id));
     body.insert("eventEpoch".to_owned(), json!(answer.epoch));
     Ok(respond::json(StatusCode::OK, &body))
@@ -181,19 +194,6 @@ fn is_rfc_uuid(text: &str) -> bool {
             .is_ok_and(|id| id.get_variant() == Variant::RFC4122 && (1..=5).contains(&id.get_version_num()))
 }
 
-fn read_mode(value: &Value) -> Option<ApprovalMode> {
-    value.as_str().and_then(|text| ApprovalMode::ALL.into_iter().find(|mode| mode.wire() == text))
-}
-
-fn invalid_mode(subject: &str) -> HttpError {
-    let body = json!({
-        "error": format!("{subject} one of the allowed values"),
-        "code": "invalid_approval_mode",
-        "allowed": ApprovalMode::ALL.map(ApprovalMode::wire),
-    });
-    HttpError::new(StatusCode::BAD_REQUEST, body)
-}
-
 /// `DELETE /session/:id`: closes it for everyone.
 pub(super) async fn close(service: &Service, incoming: &Incoming<'_>, id: &str) -> Result<Reply, HttpError> {
     let (caller, session) = (incoming.caller()?, SessionId::from(id));
@@ -253,16 +253,6 @@ pub(super) async fn metadata(service: &Service, incoming: &Incoming<'_>, id: &st
     Ok(respond::json(StatusCode::OK, &body))
 }
 
-/// `POST /session/:id/approval-mode`: the agent changes its mode; nothing is written to settings.
-pub(super) async fn approval_mode(service: &Service, incoming: &Incoming<'_>, id: &str) -> Result<Reply, HttpError> {
-    let client = incoming.client()?;
-    let mode = incoming.fields.get("mode").and_then(read_mode);
-    let mode = mode.ok_or_else(|| invalid_mode("`mode` is required and must be"))?;
-    let previous = service.handle.set_mode(SessionId::from(id), client, mode).await?;
-    let body = json!({"sessionId": id, "mode": mode.wire(), "previous": previous.wire(), "persisted": false});
-    Ok(respond::json(StatusCode::OK, &body))
-}
-
 /// Sessions in one page of a list that names no size.
 const PAGE: usize = 20;
 
@@ -312,14 +302,6 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_rfc_uuid(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn modes_are_spelled_as_on_the_wire() {
-        assert_eq!(read_mode(&json!("auto-edit")), Some(ApprovalMode::AutoEdit));
-        for bad in [json!("auto_edit"), json!("autoEdit"), json!("auto"), json!(5), json!(null)] {
-            assert_eq!(read_mode(&bad), None, "{bad}");
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod agents;
 mod client;
+mod context;
 mod edge;
 mod lifecycle;
 mod load;

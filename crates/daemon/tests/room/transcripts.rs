@@ -22,11 +22,11 @@ const DIFFERENCES: &[(&str, u32, &str, u16, &str)] = &[
 ];
 
 /// Fields that the peer adds for features which are not part of this wire's core.
-const PEER_ONLY: &[&str] = &["hasRunningBackgroundTasks", "modelApplied"];
+const PEER_ONLY: &[&str] = &["hasRunningBackgroundTasks"];
 
-/// Fields that we add where the peer does not: the code that tells a registered late voter from a wrong id, and when a
-/// session last changed.
-const OURS_ONLY: &[&str] = &["code", "updatedAt"];
+/// Fields that we add where the peer does not: the code that tells a registered late voter from a wrong id, when a
+/// session last changed, and the modes in the state of a live session that is joined.
+const OURS_ONLY: &[&str] = &["code", "updatedAt", "modes"];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -88,6 +88,9 @@ impl Turn {
             self.chunk(&answer["error"]["code"].to_string()).await;
             return stop("end_turn");
         }
+        if has("usage") {
+            self.update(json!({"sessionUpdate": "usage_update", "used": 1200, "size": 200_000})).await;
+        }
         if has("ignore cancel") {
             return future::pending().await;
         }
