@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use convoke_models::{FakeMode, FakeScript, GeminiOptions, OpenAiOptions, Options, Provider};
+use convoke_models::{
+    AnthropicOptions, Credential, FakeMode, FakeScript, GeminiOptions, OpenAiOptions, Options, Provider,
+};
 use convoke_protocol::ExitCode;
-use secrecy::SecretString;
 
 use crate::args::AgentArgs;
 use crate::environment::Environment;
@@ -13,15 +14,16 @@ use crate::settings::Settings;
 
 /// What to say to somebody who has no model yet.
 pub(crate) const NO_CREDENTIAL: &str = "\
-no model to talk to. Three ways to get one:
+no model to talk to. Four ways to get one:
   1. GEMINI_API_KEY=…                          a key of the Gemini API
   2. OPENAI_API_KEY=… [OPENAI_MODEL=…]         a key of OpenAI, or of a server that speaks its API (OPENAI_BASE_URL=…)
-  3. OPENAI_BASE_URL=… OPENAI_MODEL=…          a local server without a key: Ollama, vLLM, llama.cpp
+  3. ANTHROPIC_API_KEY=… ANTHROPIC_MODEL=…     a key of Anthropic
+  4. OPENAI_BASE_URL=… OPENAI_MODEL=…          a local server without a key: Ollama, vLLM, llama.cpp
 Without any: `convoke demo` shows everything with a scripted model.";
 
 /// Variables that hold credentials: children of the agent and of the daemon never see them.
 pub(crate) const SECRET_VARIABLES: &[&str] =
-    &["GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY", "QWEN_SERVER_TOKEN", "CONVOKE_TOKEN"];
+    &["GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "QWEN_SERVER_TOKEN", "CONVOKE_TOKEN"];
 
 /// Why there is no model.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -63,6 +65,9 @@ pub(crate) fn choose(args: &AgentArgs, environment: &Environment, settings: &Set
         Provider::OpenAi(_) => openai_model().map(ToOwned::to_owned).ok_or_else(|| {
             NoModel::new(ExitCode::Auth, "name the server's model with -m or OPENAI_MODEL (as well as OPENAI_BASE_URL)")
         })?,
+        Provider::Anthropic(_) => named("ANTHROPIC_MODEL").map(ToOwned::to_owned).ok_or_else(|| {
+            NoModel::new(ExitCode::Auth, "name the model with -m or ANTHROPIC_MODEL (as well as ANTHROPIC_API_KEY)")
+        })?,
         Provider::Gemini(_) | Provider::Fake { .. } => named("GEMINI_MODEL").unwrap_or("auto").to_owned(),
     };
     let provider = match (&args.fake_responses_non_strict, &args.fake_responses) {
@@ -82,7 +87,7 @@ fn fake(path: &Path, mode: FakeMode) -> Result<Provider, NoModel> {
 fn real_provider(has_openai_model: bool, environment: &Environment, settings: &Settings) -> Option<Provider> {
     let gemini = || {
         let key = environment.get("GEMINI_API_KEY")?;
-        let mut options = GeminiOptions { api_key: Some(SecretString::from(key)), ..GeminiOptions::default() };
+        let mut options = GeminiOptions { api_key: Some(Credential::from(key.to_owned())), ..GeminiOptions::default() };
         if let Some(base) = environment.get("GOOGLE_GEMINI_BASE_URL") {
             options.base_url = base.to_owned();
         }
@@ -95,14 +100,23 @@ fn real_provider(has_openai_model: bool, environment: &Environment, settings: &S
             return None;
         }
         let mut options = OpenAiOptions::new(base.unwrap_or("https://api.openai.com/v1"));
-        options.api_key = key.map(SecretString::from);
+        options.api_key = key.map(|key| Credential::from(key.to_owned()));
         Some(Provider::OpenAi(options))
+    };
+    let anthropic = || {
+        let api_key = Some(Credential::from(environment.get("ANTHROPIC_API_KEY")?.to_owned()));
+        let mut options = AnthropicOptions { api_key, ..AnthropicOptions::default() };
+        if let Some(base) = environment.get("ANTHROPIC_BASE_URL") {
+            options.base_url = base.to_owned();
+        }
+        Some(Provider::Anthropic(options))
     };
     match settings.text("security.auth.selectedType") {
         Some("openai") => openai(),
+        Some("anthropic") => anthropic(),
         Some("gemini-api-key") => gemini().or_else(openai),
         // Whoever names a model for the one server and has a key for the other meant the former.
         _ if has_openai_model && environment.get("OPENAI_MODEL").is_some() => openai().or_else(gemini),
-        _ => gemini().or_else(openai),
+        _ => gemini().or_else(openai).or_else(anthropic),
     }
 }

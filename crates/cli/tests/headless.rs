@@ -113,11 +113,11 @@ fn allowed_tools_let_exactly_that_command_through() {
 }
 
 #[test]
-fn no_credential_names_the_three_ways() {
+fn no_credential_names_the_ways() {
     let environment = TestEnvironment::new();
     let ran = run(environment.command(CONVOKE).args(["-p", "hi"]), "");
     assert_eq!(ran.code, Some(41));
-    for way in ["GEMINI_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "convoke demo"] {
+    for way in ["GEMINI_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "convoke demo"] {
         assert!(ran.stderr.contains(way), "{}", ran.stderr);
     }
 }

@@ -8,6 +8,7 @@ use crate::fake::{FakeGenerator, FakeMode, FakeScript};
 use crate::generator::ContentGenerator;
 use crate::llm::{GeneratorLlm, LlmOptions};
 use crate::observe::Observed;
+use crate::providers::anthropic::{Anthropic, AnthropicOptions};
 use crate::providers::gemini::{Gemini, GeminiOptions};
 use crate::providers::openai::{OpenAi, OpenAiOptions};
 use crate::record::Recorder;
@@ -20,6 +21,8 @@ pub enum Provider {
     Gemini(GeminiOptions),
     /// A server with OpenAI's chat completions.
     OpenAi(OpenAiOptions),
+    /// A server with Anthropic's Messages.
+    Anthropic(AnthropicOptions),
     /// A script. Each [`connect`] starts at its first line; parse it once and share it.
     Fake {
         /// What to answer.
@@ -36,7 +39,7 @@ impl Provider {
         match self {
             Self::Gemini(_) | Self::Fake { .. } => Some(catalog::resolve_model("auto")),
             // Every such server has its own.
-            Self::OpenAi(_) => None,
+            Self::OpenAi(_) | Self::Anthropic(_) => None,
         }
     }
 
@@ -45,6 +48,7 @@ impl Provider {
         match self {
             Self::Gemini(_) => "gcp.gemini",
             Self::OpenAi(_) => "openai",
+            Self::Anthropic(_) => "anthropic",
             Self::Fake { .. } => "fake",
         }
     }
@@ -90,6 +94,7 @@ pub fn connect(options: Options) -> Result<Arc<dyn ContentGenerator>, ConnectErr
     let generator: Arc<dyn ContentGenerator> = match options.provider {
         Provider::Gemini(options) => Arc::new(Gemini::new(options)?),
         Provider::OpenAi(options) => Arc::new(OpenAi::new(options)?),
+        Provider::Anthropic(options) => Arc::new(Anthropic::new(options)?),
         Provider::Fake { script, mode } => Arc::new(FakeGenerator::new(script, mode)),
     };
     let generator: Arc<dyn ContentGenerator> = Arc::new(Observed::new(generator, name));
@@ -100,11 +105,11 @@ pub fn connect(options: Options) -> Result<Arc<dyn ContentGenerator>, ConnectErr
 }
 
 /// Makes the kernel's model: [`connect`], with retries and the defaults of a conversation. Scripts are repeated
-/// without waits. `model` may be an alias of the [catalog], except for [`Provider::OpenAi`], where it is an id.
+/// without waits. `model` may be an alias of the [catalog], except for [`Provider::OpenAi`] and [`Provider::Anthropic`], where it is an id.
 pub fn connect_llm(options: Options, model: &str) -> Result<GeneratorLlm, ConnectError> {
     let model = match (&options.provider, model.trim()) {
-        (Provider::OpenAi(_), "" | "auto") => return Err(ConnectError::NoModel),
-        (Provider::OpenAi(_), id) => id,
+        (Provider::OpenAi(_) | Provider::Anthropic(_), "" | "auto") => return Err(ConnectError::NoModel),
+        (Provider::OpenAi(_) | Provider::Anthropic(_), id) => id,
         (Provider::Gemini(_) | Provider::Fake { .. }, name) => catalog::resolve_model(name),
     };
     let mut llm = LlmOptions::new(model);

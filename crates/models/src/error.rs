@@ -57,6 +57,10 @@ pub fn classify_inline(error: &Value) -> ModelError {
     let report = Report::parse(body.as_bytes());
     let status = report.code.unwrap_or_else(|| match report.label.as_str() {
         label if label.contains("rate_limit") || label.contains("insufficient_quota") => 429,
+        label if label.contains("permission_error") => 403,
+        label if label.contains("billing_error") => 402,
+        label if label.contains("request_too_large") => 413,
+        label if label.contains("timeout_error") => 504,
         label if label.contains("authentication") || label.contains("invalid_api_key") => 401,
         label if label.contains("not_found") => 404,
         label if label.contains("invalid_request") || label.contains("context_length") => 400,

@@ -5,30 +5,26 @@
 //! certificates. Redirects are not followed: they would carry the credential elsewhere. Nothing here logs, and no
 //! error holds, a credential.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use convoke_adk::{ModelError, ModelErrorKind};
 use convoke_stdx::Clock;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Method, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::OnceCell;
 
 use crate::connect::ConnectError;
+use crate::credential::{Credential, Renewed};
 use crate::error::{ERROR_BODY_MAX, Refusal, classify};
-use crate::sse::{EVENT_BYTES_MAX, SseDecoder};
 
+mod answer;
 mod failure;
 
+pub(crate) use answer::{Answer, parse_json};
 use failure::transport_error;
-
-/// The most that one answer may have in all. Generous: the longest text answers are below 1 MiB, and what is more are
-/// images. A server that sends for ever ends here and not in our memory.
-const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// How to talk HTTP. Proxies are taken from the usual variables (`HTTPS_PROXY`, `NO_PROXY` …), except for servers on
 /// this machine, which are reached without one.
@@ -61,10 +57,15 @@ pub fn install_tls_provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
+/// The header that proves who asks: its name, what stands before the secret, and the secret.
+pub(crate) type Proof = (HeaderName, &'static str, Credential);
+
 /// One server.
 pub(crate) struct Http {
     base: Url,
     headers: HeaderMap,
+    /// A secret that must be asked for before it can be sent.
+    renewed: Option<(HeaderName, &'static str, Arc<Renewed>)>,
     secrets: Vec<SecretString>,
     options: HttpOptions,
     client: OnceCell<Client>,
@@ -78,32 +79,37 @@ impl fmt::Debug for Http {
 }
 
 impl Http {
-    /// A server at `base`, whose path is a prefix of all requests. `credential` is a header and its value's prefix
-    /// and secret.
-    pub(crate) fn new(
-        base: Url,
-        credential: Option<(HeaderName, &str, SecretString)>,
-        options: HttpOptions,
-    ) -> Result<Self, ConnectError> {
+    /// A server at `base`, whose path is a prefix of all requests.
+    pub(crate) fn new(base: Url, proof: Option<Proof>, options: HttpOptions) -> Result<Self, ConnectError> {
         let mut headers = HeaderMap::new();
         let mut secrets = Vec::new();
-        headers.insert(reqwest::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut renewed = None;
         for (name, value) in &options.headers {
             let key = HeaderName::try_from(name.as_str()).map_err(|_| ConnectError::Header(name.clone()))?;
             headers.insert(key, secret_value(name, value.expose_secret())?);
             secrets.push(value.clone());
         }
-        if let Some((name, prefix, secret)) = credential {
-            let value = secret_value(name.as_str(), &format!("{prefix}{}", secret.expose_secret()))?;
-            headers.insert(name, value);
-            secrets.push(secret);
+        match proof {
+            Some((name, prefix, Credential::Fixed(secret))) => {
+                let value = secret_value(name.as_str(), &format!("{prefix}{}", secret.expose_secret()))?;
+                headers.insert(name, value);
+                secrets.push(secret);
+            }
+            Some((name, prefix, Credential::Renewed(source))) => renewed = Some((name, prefix, source)),
+            None => {}
         }
         // Short values would blank out ordinary words, and are no secrets.
         secrets.retain(|secret| secret.expose_secret().len() >= 6);
         if let Some(password) = base.password().filter(|password| !password.is_empty()) {
             secrets.push(SecretString::from(password.to_owned()));
         }
-        Ok(Self { base, headers, secrets, options, client: OnceCell::new(), clock: Clock::start() })
+        Ok(Self { base, headers, renewed, secrets, options, client: OnceCell::new(), clock: Clock::start() })
+    }
+
+    /// Sends this header as well, with every request, unless the options have one of that name.
+    pub(crate) fn with_header(mut self, name: &'static str, value: HeaderValue) -> Self {
+        self.headers.entry(name).or_insert(value);
+        self
     }
 
     /// Scheme, host and port: what may be told.
@@ -116,22 +122,54 @@ impl Http {
         self.base.host_str().unwrap_or_default()
     }
 
-    /// Sends `body` to `path` below the base and gives the answer's head, if its status is a success.
+    /// Sends `body`, which is JSON, to `path` below the base and gives the answer's head, if its status is a success.
     pub(crate) async fn post(&self, path: &str, body: Vec<u8>) -> Result<Answer, ModelError> {
+        self.send(Method::POST, path, "application/json", body).await
+    }
+
+    async fn send(&self, method: Method, path: &str, kind: &'static str, body: Vec<u8>) -> Result<Answer, ModelError> {
         let client = self.client.get_or_try_init(|| self.make_client()).await?;
         let mut url = self.base.clone();
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
-        url.set_path(&format!("{}/{path}", self.base.path().trim_end_matches('/')));
+        let prefix = self.base.path().trim_end_matches('/');
+        url.set_path(&if path.is_empty() { prefix.to_owned() } else { format!("{prefix}/{path}") });
         if query.is_some() {
             url.set_query(query);
         }
-        let response = client.post(url).headers(self.headers.clone()).body(body).send().await;
-        let response = response.map_err(|error| self.scrub(transport_error(&error, &self.origin())))?;
-        if response.status().is_success() {
-            Ok(Answer { response, sent: 0, origin: self.origin() })
-        } else {
-            Err(self.refused(response).await)
+        let mut headers = self.headers.clone();
+        headers.entry(reqwest::header::CONTENT_TYPE).or_insert(HeaderValue::from_static(kind));
+        // Shared, so that a second attempt with a new token costs no copy of a long conversation.
+        let body = bytes::Bytes::from(body);
+        let mut is_second = false;
+        loop {
+            let secret = self.prove(&mut headers).await?;
+            let request = client.request(method.clone(), url.clone()).headers(headers.clone()).body(body.clone());
+            let response = request.send().await;
+            let response = response.map_err(|error| self.scrub(transport_error(&error, &self.origin())))?;
+            if response.status().is_success() {
+                return Ok(Answer::new(response, self.origin()));
+            }
+            let error = scrubbed(self.refused(response).await, secret.iter());
+            // A token may be revoked before its time: a new one gets one chance.
+            if let (Some(401), Some(secret), Some((_, _, source)), false) =
+                (error.status, &secret, &self.renewed, is_second)
+            {
+                source.forget(secret);
+                is_second = true;
+                continue;
+            }
+            return Err(error);
         }
+    }
+
+    /// Adds the secret that is asked for at the time of sending, and gives it.
+    async fn prove(&self, headers: &mut HeaderMap) -> Result<Option<SecretString>, ModelError> {
+        let Some((name, prefix, source)) = &self.renewed else { return Ok(None) };
+        let secret = source.get().await?;
+        let value = secret_value(name.as_str(), &format!("{prefix}{}", secret.expose_secret()));
+        let value = value.map_err(|error| ModelError::new(ModelErrorKind::Auth, error.to_string()))?;
+        headers.insert(name.clone(), value);
+        Ok(Some(secret))
     }
 
     async fn refused(&self, mut response: Response) -> ModelError {
@@ -159,13 +197,9 @@ impl Http {
     }
 
     /// Takes credentials out of an error: some servers quote the key that they refuse.
-    pub(crate) fn scrub(&self, mut error: ModelError) -> ModelError {
-        for secret in &self.secrets {
-            if error.message.contains(secret.expose_secret()) {
-                error.message = error.message.replace(secret.expose_secret(), "[redacted]");
-            }
-        }
-        error
+    pub(crate) fn scrub(&self, error: ModelError) -> ModelError {
+        let held = self.renewed.as_ref().and_then(|(_, _, source)| source.held());
+        scrubbed(error, self.secrets.iter().chain(&held))
     }
 
     async fn make_client(&self) -> Result<Client, ModelError> {
@@ -218,6 +252,15 @@ pub(crate) fn shown(base_url: &str) -> String {
     }
 }
 
+fn scrubbed<'a>(mut error: ModelError, secrets: impl Iterator<Item = &'a SecretString>) -> ModelError {
+    for secret in secrets {
+        if error.message.contains(secret.expose_secret()) {
+            error.message = error.message.replace(secret.expose_secret(), "[redacted]");
+        }
+    }
+    error
+}
+
 fn secret_value(name: &str, value: &str) -> Result<HeaderValue, ConnectError> {
     let mut value = HeaderValue::from_str(value).map_err(|_| ConnectError::HeaderValue(name.to_owned()))?;
     value.set_sensitive(true);
@@ -240,126 +283,4 @@ fn rootless_tls() -> Result<rustls::ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
-}
-
-/// An answer whose body is yet to be read.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    response: Response,
-    sent: usize,
-    origin: String,
-}
-
-impl Answer {
-    /// The whole body.
-    pub(crate) async fn bytes(mut self) -> Result<Vec<u8>, ModelError> {
-        let mut body = Vec::new();
-        while let Some(bytes) = self.chunk().await? {
-            body.extend_from_slice(&bytes);
-        }
-        Ok(body)
-    }
-
-    /// The JSON texts that the body consists of: the data of each event, or the body where it is plain JSON.
-    pub(crate) fn documents(self) -> Documents {
-        Documents { answer: self, form: Form::Unknown, ready: VecDeque::new() }
-    }
-
-    async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
-        let bytes = self.response.chunk().await.map_err(|error| transport_error(&error, &self.origin))?;
-        self.sent += bytes.as_ref().map_or(0, Bytes::len);
-        if self.sent > ANSWER_BYTES_MAX {
-            let message = format!("read an answer of more than {ANSWER_BYTES_MAX} bytes");
-            return Err(ModelError::new(ModelErrorKind::Other, message));
-        }
-        Ok(bytes)
-    }
-}
-
-/// The JSON texts of an answer, as they arrive.
-#[derive(Debug)]
-pub(crate) struct Documents {
-    answer: Answer,
-    form: Form,
-    /// Complete texts: what one read brought, which [`EVENT_BYTES_MAX`] and the size of a read bound.
-    ready: VecDeque<Vec<u8>>,
-}
-
-/// Told by the first byte rather than by the content type, which servers get wrong.
-#[derive(Debug)]
-enum Form {
-    Unknown,
-    Events(SseDecoder),
-    Json(Vec<u8>),
-    Done,
-}
-
-impl Documents {
-    /// The next text; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, ModelError> {
-        loop {
-            if let Some(text) = self.ready.pop_front() {
-                return Ok(Some(text));
-            }
-            if matches!(self.form, Form::Done) {
-                return Ok(None);
-            }
-            match self.answer.chunk().await {
-                Ok(Some(bytes)) => self.take(&bytes)?,
-                Ok(None) => match std::mem::replace(&mut self.form, Form::Done) {
-                    Form::Events(mut decoder) => decoder.finish(&mut self.ready).map_err(too_long)?,
-                    Form::Json(body) => return Ok(Some(body)),
-                    Form::Unknown | Form::Done => {}
-                },
-                Err(error) => {
-                    self.form = Form::Done;
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
-        if matches!(self.form, Form::Unknown) {
-            self.form = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-                None => return Ok(()),
-                Some(b'{' | b'[') => Form::Json(Vec::new()),
-                Some(b'<') => {
-                    let message = format!(
-                        "{} answered with a web page where a model's answer was expected; check the base URL",
-                        self.answer.origin
-                    );
-                    self.form = Form::Done;
-                    return Err(ModelError::new(ModelErrorKind::Other, message));
-                }
-                Some(_) => Form::Events(SseDecoder::new(EVENT_BYTES_MAX)),
-            };
-        }
-        match &mut self.form {
-            Form::Events(decoder) => decoder.push(bytes, &mut self.ready).map_err(too_long),
-            Form::Json(body) => {
-                body.extend_from_slice(bytes);
-                Ok(())
-            }
-            Form::Unknown | Form::Done => Ok(()),
-        }
-    }
-}
-
-fn too_long(error: crate::sse::EventTooLong) -> ModelError {
-    ModelError::new(ModelErrorKind::Other, error.to_string())
-}
-
-/// Reads one JSON text of a stream.
-///
-/// A text that stops in the middle means that the stream was cut, any other fault that the server can't write JSON;
-/// both are worth another attempt.
-pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T, ModelError> {
-    serde_json::from_slice(text).map_err(|error| {
-        if error.is_eof() {
-            ModelError::new(ModelErrorKind::Network, "the model's answer broke off in the middle of a piece")
-        } else {
-            ModelError::new(ModelErrorKind::InvalidStream, format!("the model's answer is malformed: {error}"))
-        }
-    })
 }

@@ -1,8 +1,8 @@
 //! Models: which model answers, and what if it cannot?
 //!
 //! Everything here stands on one port, [`ContentGenerator`]: generate, stream, count, embed, in the shapes of the
-//! Gemini API. [`connect`] makes one from [`Options`]: the Gemini API, any server with OpenAI's chat completions, or
-//! a file of [fake responses](FakeScript); optionally [recorded](record). [`GeneratorLlm`] puts the kernel's
+//! Gemini API. [`connect`] makes one from [`Options`]: the Gemini API, any server with OpenAI's chat completions or
+//! Anthropic's Messages, or a file of [fake responses](FakeScript); optionally [recorded](record). [`GeneratorLlm`] puts the kernel's
 //! [`Llm`](convoke_adk::Llm) on top and adds what a conversation needs: failed calls are repeated with growing waits
 //! ([`retry`]), and so are streams that broke off or said nothing, with `retracted` set on the piece that takes the
 //! first attempt's text back.
@@ -25,6 +25,7 @@
 
 pub mod catalog;
 mod connect;
+mod credential;
 pub mod error;
 mod fake;
 mod generator;
@@ -38,12 +39,14 @@ mod sse;
 mod stream_check;
 
 pub use connect::{ConnectError, Options, Provider, connect, connect_llm};
+pub use credential::{Credential, CredentialSource, Fetched};
 pub use fake::{FakeGenerator, FakeMode, FakeScript, FakeScriptError};
 pub use generator::{
     ContentGenerator, EmbedRequest, EmbedResponse, Embedding, GenerateResponse, ResponseStream, TokenCount,
 };
 pub use http::{HttpOptions, install_tls_provider};
 pub use llm::{GeneratorLlm, LlmOptions, RetryListener};
+pub use providers::anthropic::{AnthropicAuth, AnthropicOptions};
 pub use providers::gemini::{GeminiAuth, GeminiOptions};
 pub use providers::openai::OpenAiOptions;
 pub use retry::{Backoff, RetryNotice, RetryPolicy, retry_with_backoff};

@@ -1,6 +1,6 @@
 //! A model's server that says what a test wants: what does a program make of it?
 //!
-//! Speaks the Gemini API and OpenAI's chat completions on one ephemeral port, chosen by the path of each request, from
+//! Speaks the Gemini API, OpenAI's chat completions and Anthropic's Messages on one ephemeral port, chosen by the path of each request, from
 //! one list of turns. Every request is kept for assertions. A request without a turn left is answered with 500 and a
 //! message that says so.
 //!
@@ -33,7 +33,7 @@ use futures::channel::mpsc;
 use futures::{SinkExt, StreamExt};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response};
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -70,6 +70,8 @@ struct State {
 /// A request that came.
 #[derive(Clone, Debug)]
 pub struct RecordedRequest {
+    /// Such as `POST`.
+    pub method: String,
     /// Path and query.
     pub path: String,
     /// Headers; names in lower case.
@@ -164,6 +166,12 @@ impl FakeModel {
     #[must_use]
     pub fn openai_url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// The base URL for a client of Anthropic's Messages.
+    #[must_use]
+    pub fn anthropic_url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// Adds a turn with text.
@@ -319,12 +327,11 @@ impl Server {
         let (head, body) = request.into_parts();
         let path = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
         let body = read(body).await;
-        if head.method == Method::POST {
-            let headers = head.headers.iter();
-            let headers = headers.map(|(k, v)| (k.to_string(), String::from_utf8_lossy(v.as_bytes()).into_owned()));
-            let recorded = RecordedRequest { path: path.clone(), headers: headers.collect(), body: body.clone() };
-            self.lock().requests.push(recorded);
-        }
+        let headers = head.headers.iter();
+        let headers = headers.map(|(k, v)| (k.to_string(), String::from_utf8_lossy(v.as_bytes()).into_owned()));
+        let method = head.method.to_string();
+        let recorded = RecordedRequest { method, path: path.clone(), headers: headers.collect(), body: body.clone() };
+        self.lock().requests.push(recorded);
         let turn = self.lock().turns.pop_front();
         let gate = self.lock().gate.get_or_insert_default().clone();
         self.counter.send_modify(|count| *count += 1);

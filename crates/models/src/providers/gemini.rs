@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use convoke_adk::{LlmRequest, ModelError, ModelErrorKind};
 use futures::StreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderName};
-use secrecy::SecretString;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::ConnectError;
+use crate::credential::Credential;
 use crate::error::classify_inline;
 use crate::generator::{
     ContentGenerator, EmbedRequest, EmbedResponse, GenerateResponse, ResponseStream, TokenCount, or_cancelled,
@@ -43,7 +43,7 @@ pub struct GeminiOptions {
     /// The API version, if the base URL does not end in one.
     pub api_version: String,
     /// The key. Without one, none is sent.
-    pub api_key: Option<SecretString>,
+    pub api_key: Option<Credential>,
     /// How the key is sent.
     pub auth: GeminiAuth,
     /// Headers and timeouts.
@@ -80,7 +80,7 @@ impl Gemini {
     pub(crate) fn new(options: GeminiOptions) -> Result<Self, ConnectError> {
         let mut base = parse_base(&options.base_url)?;
         let path = base.path().trim_end_matches('/').to_owned();
-        if !path::ends_in_version(&path) {
+        if !super::ends_in_version(&path) {
             base.set_path(&format!("{path}/{}", options.api_version.trim_matches('/')));
         }
         let credential = options.api_key.map(|key| match options.auth {

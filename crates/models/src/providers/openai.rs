@@ -10,17 +10,18 @@ use async_trait::async_trait;
 use convoke_adk::{LlmRequest, ModelError};
 use futures::StreamExt;
 use reqwest::header::AUTHORIZATION;
-use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::ConnectError;
+use crate::credential::Credential;
 use crate::generator::{
     ContentGenerator, EmbedRequest, EmbedResponse, Embedding, GenerateResponse, ResponseStream, TokenCount,
     or_cancelled,
 };
 use crate::http::{Http, HttpOptions, parse_base, parse_json, shown};
+use crate::providers::join::join;
 
 mod assemble;
 mod body;
@@ -34,7 +35,7 @@ pub struct OpenAiOptions {
     /// Where, with or without a trailing slash. A base without a path gets `/v1`; any other path stays.
     pub base_url: String,
     /// The key. Without one, no `Authorization` header is sent, as local servers like it.
-    pub api_key: Option<SecretString>,
+    pub api_key: Option<Credential>,
     /// Whether token counts are asked for in streams (`stream_options`), which a few old servers refuse.
     pub include_usage: bool,
     /// Added to every body, over what is there, such as `{"reasoning_effort": "low"}`.
@@ -101,7 +102,7 @@ impl ContentGenerator for OpenAi {
             let mut assembler = Assembler::default();
             let mut pieces: Vec<_> = assembler.take(&parse_json(&text)?)?.into_iter().collect();
             pieces.extend(assembler.finish());
-            Ok(assemble::join(pieces))
+            Ok(join(pieces))
         };
         or_cancelled(&cancel, work).await.map_err(|error| self.http.scrub(error))
     }

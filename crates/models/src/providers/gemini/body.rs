@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::path;
 use crate::catalog;
 use crate::generator::EmbedRequest;
+use crate::providers::ANTHROPIC;
 
 /// Marks ids that the kernel gave to calls that came without one.
 const KERNEL_ID: &str = "adk-";
@@ -315,7 +316,8 @@ struct PartOut<'a> {
 impl Serialize for PartOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (key, value) in self.part.raw() {
+        // The API refuses fields that it does not know.
+        for (key, value) in self.part.raw().iter().filter(|(key, _)| key.as_str() != ANTHROPIC) {
             match value {
                 Value::Object(inner) if matches!(key.as_str(), "functionCall" | "functionResponse") => {
                     map.serialize_entry(key, &WithoutKernelId(inner))?;

@@ -21,13 +21,6 @@ pub(super) fn name(model: &str) -> String {
     name
 }
 
-/// Whether a base path ends in an API version, such as `/v1beta`.
-pub(super) fn ends_in_version(path: &str) -> bool {
-    path.rsplit('/')
-        .next()
-        .is_some_and(|last| last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,11 +31,5 @@ mod tests {
         assert_eq!(of("models/x", "m"), "models/x:m");
         assert_eq!(of("tunedModels/x", "m"), "tunedModels/x:m");
         assert_eq!(of("a/../b?c#d:e", "m"), "models/a%2F..%2Fb%3Fc%23d%3Ae:m");
-    }
-
-    #[test]
-    fn versions() {
-        assert!(ends_in_version("/v1beta") && ends_in_version("/x/v1") && ends_in_version("/v1alpha"));
-        assert!(!ends_in_version("") && !ends_in_version("/vertex") && !ends_in_version("/gemini"));
     }
 }

@@ -12,6 +12,9 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use crate::providers::extra::Extra;
+use crate::providers::outcome::outcome;
+
 /// What differs between servers.
 #[derive(Debug, Default)]
 pub(super) struct Dialect {
@@ -44,7 +47,7 @@ impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { request, dialect, shape } = self;
         let config = &request.config;
-        let ours = Extra { extra: &config.extra, body: &dialect.extra_body };
+        let ours = Extra::new(&config.extra, &dialect.extra_body);
         let mut map = serializer.serialize_map(None)?;
         ours.entry(&mut map, "model", Some(&request.model))?;
         ours.entry(&mut map, "messages", Some(messages(request)))?;
@@ -66,39 +69,6 @@ impl Serialize for Body<'_> {
         }
         ours.rest(&mut map)?;
         map.end()
-    }
-}
-
-/// Parameters that come as JSON: the options' own, then the request's. Of the latter, names with a capital letter are
-/// Gemini's and stay away, as do Gemini's tools.
-struct Extra<'a> {
-    extra: &'a Map<String, Value>,
-    body: &'a Map<String, Value>,
-}
-
-impl Extra<'_> {
-    /// Writes an entry unless the extras have their own.
-    fn entry<M: SerializeMap>(&self, map: &mut M, key: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
-        match value {
-            Some(value) if !self.body.contains_key(key) && !self.is_passed(key) => map.serialize_entry(key, &value),
-            _ => Ok(()),
-        }
-    }
-
-    fn rest<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        for (key, value) in self.extra.iter().filter(|(key, _)| !self.body.contains_key(*key) && self.is_passed(key)) {
-            map.serialize_entry(key, value)?;
-        }
-        for (key, value) in self.body {
-            map.serialize_entry(key, value)?;
-        }
-        Ok(())
-    }
-
-    fn is_passed(&self, key: &str) -> bool {
-        self.extra.contains_key(key)
-            && !key.contains(|c: char| c.is_ascii_uppercase())
-            && !matches!(key, "tools" | "labels")
     }
 }
 
@@ -287,19 +257,6 @@ impl<'a> Messages<'a> {
         while let Some((_, id)) = self.open.pop_front() {
             self.tool(id, Cow::Borrowed("The call was interrupted and has no result."));
         }
-    }
-}
-
-/// What a tool gave: its plain output, or its whole response as JSON.
-fn outcome(response: &Value) -> Cow<'_, str> {
-    match response.get("response") {
-        Some(Value::Object(map)) if map.len() == 1 => match map.get("output") {
-            Some(Value::String(text)) => Cow::Borrowed(text),
-            Some(output) => Cow::Owned(output.to_string()),
-            None => Cow::Owned(Value::Object(map.clone()).to_string()),
-        },
-        Some(other) => Cow::Owned(other.to_string()),
-        None => Cow::Borrowed("{}"),
     }
 }
 

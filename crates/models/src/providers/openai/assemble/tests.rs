@@ -3,6 +3,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::*;
+use crate::providers::join::join;
 
 /// Runs chunks through; `[DONE]` is `null`.
 fn answer(chunks: &[Value]) -> GenerateResponse {
