@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use convoke_protocol::ApprovalMode;
 
-pub(crate) use serve::ServeArgs;
+pub(crate) use serve::{LimitArgs, ServeArgs};
 
 const EXAMPLES: &str = "\
 Examples:

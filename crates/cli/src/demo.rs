@@ -48,8 +48,12 @@ fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
         ..AgentArgs::default()
     };
     let options = DaemonOptions {
+        tcp: true,
         hostname: "127.0.0.1".to_owned(),
         port: PortOption::Given(args.port),
+        socket: None,
+        tls: None,
+        page: true,
         workspace: startup.workspace.clone(),
         token: TokenOption::Generate,
         require_auth: false,
@@ -82,7 +86,7 @@ fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
 }
 
 async fn play(daemon: Daemon, token: &str) -> anyhow::Result<Exit> {
-    let address: SocketAddr = daemon.address();
+    let address: SocketAddr = daemon.address().context("the daemon has no address")?;
     let (shutdown, kill) = (CancellationToken::new(), CancellationToken::new());
     let running = daemon.run(shutdown.clone(), kill.clone());
     let playing = async {

@@ -35,6 +35,11 @@ impl Environment {
         Some(value).filter(|value| !value.trim().is_empty())
     }
 
+    /// A variable that the process itself was given, whatever `.env` files say.
+    pub(crate) fn of_process_only(&self, name: &str) -> Option<&str> {
+        self.process.get(name)?.to_str().filter(|value| !value.trim().is_empty())
+    }
+
     /// A variable as a path.
     pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         self.process.get(name).filter(|value| !value.is_empty()).map(PathBuf::from)
@@ -96,6 +101,8 @@ mod tests {
         environment.add_file(&file);
         assert_eq!(environment.get("KEY"), Some("process"));
         assert_eq!(environment.get("OTHER"), Some("file"));
+        assert_eq!(environment.of_process_only("KEY"), Some("process"));
+        assert_eq!(environment.of_process_only("OTHER"), None);
         assert_eq!(environment.get("EMPTY"), None);
     }
 }

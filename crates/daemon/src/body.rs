@@ -13,29 +13,48 @@ use hyper::body::Body;
 use serde_json::{Map, Value, json};
 
 use crate::http_error::HttpError;
-
-/// How long a client may take to send a body.
-const BODY_TIME: Duration = Duration::from_secs(120);
+use crate::options::DaemonLimits;
 
 /// How many times the limit is read and thrown away before the connection is closed, so that a client that writes
 /// before it reads gets to see why.
 const DRAINED_LIMITS: usize = 4;
 
+/// What is read and thrown away of a request that was refused before its body was looked at, and for how long.
+const REFUSED_BYTES: usize = 1024 * 1024;
+const REFUSED_TIME: Duration = Duration::from_secs(1);
+
 /// The fields of a body.
 pub(crate) type Fields = Map<String, Value>;
 
-/// Reads a body of at most `limit` bytes.
-pub(crate) async fn read<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Fields, HttpError>
+/// Reads a body within the limits.
+pub(crate) async fn read<B>(headers: &HeaderMap, body: B, limits: &DaemonLimits) -> Result<Fields, HttpError>
 where
     B: Body<Data = Bytes> + Unpin,
 {
     if !is_json(headers) || body.is_end_stream() {
         return Ok(Fields::new());
     }
-    match tokio::time::timeout(BODY_TIME, collect(body, limit)).await {
+    match tokio::time::timeout(limits.body_time, collect(body, limits.body_bytes)).await {
         Ok(collected) => parse(&collected?),
         Err(_) => Err(problem(StatusCode::REQUEST_TIMEOUT, "Request body took too long")),
     }
+}
+
+/// Reads what is left of a body and throws it away, within bounds: a connection that is closed with unread bytes is
+/// reset, and its client might not see the answer.
+pub(crate) async fn drain<B>(mut body: B)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let mut seen = 0_usize;
+    let draining = async {
+        while !body.is_end_stream() && seen <= REFUSED_BYTES {
+            let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await else { break };
+            seen = seen.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+        }
+    };
+    // What takes longer is cut off.
+    let _ = tokio::time::timeout(REFUSED_TIME, draining).await;
 }
 
 async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, HttpError>
@@ -97,7 +116,8 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let body = ReplyBody::bytes(Bytes::from(body.to_owned()));
-        match read(&headers, body, limit).await {
+        let limits = DaemonLimits { body_bytes: limit, ..DaemonLimits::default() };
+        match read(&headers, body, &limits).await {
             Ok(fields) => Ok(Value::Object(fields)),
             Err(error) => Err(error.reply().status().as_u16()),
         }

@@ -1,38 +1,40 @@
 //! One daemon from its start to its end.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use convoke_bridge::Bridge;
 use secrecy::SecretString;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::AgentsOptions;
 use crate::audit_log::{AuditWriter, audit_log};
 use crate::auth::{Auth, remove_token_file, write_token_file};
-use crate::boot::{self, BootError, bind_ip, is_loopback_bind, validate};
+use crate::boot::{BootError, bind_ip, is_local, validate};
 use crate::driver::Driver;
 use crate::facts::Facts;
+use crate::listener::{Listeners, SocketFile, Tls};
 use crate::metrics::{Metrics, Tally};
-use crate::options::{DaemonOptions, PortOption, TokenOption};
+use crate::options::{DaemonOptions, TokenOption};
 use crate::origin::{AllowedOrigin, Wall};
 use crate::server;
 use crate::service::Service;
 
 /// A daemon that listens but does not answer yet: callers that connect now wait for [`Daemon::run`].
 pub struct Daemon {
-    listener: TcpListener,
-    address: SocketAddr,
+    listeners: Listeners,
+    tls: Option<Tls>,
+    address: Option<SocketAddr>,
+    socket: Option<SocketFile>,
     service: Arc<Service>,
     driver: Driver,
     audit: Option<AuditWriter>,
     notices: Vec<String>,
     hostname: String,
     generated: bool,
-    token_file: Option<std::path::PathBuf>,
+    token_file: Option<PathBuf>,
 }
 
 /// How a daemon ended.
@@ -51,17 +53,22 @@ impl Daemon {
     pub async fn bind(options: DaemonOptions) -> Result<Self, BootError> {
         validate(&options)?;
         let mut notices = Vec::new();
-        let listener = listen(&options, &mut notices).await?;
+        let tls = Tls::load(&options)?;
+        let mut listeners = Listeners::bind(&options, &mut notices).await?;
         let address =
-            listener.local_addr().map_err(|source| BootError::Bind { address: options.hostname.clone(), source })?;
+            listeners.address().map_err(|source| BootError::Bind { address: options.hostname.clone(), source })?;
+        let socket = listeners.take_socket_file();
+        if let (Some(socket), Some(_)) = (&socket, address) {
+            notices.push(format!("listening on unix:{} as well", socket.path().display()));
+        }
         let auth = Auth::new(&options.token)?;
         if let (Some(path), Some(token)) = (&options.token_file, auth.token()) {
             write_token_file(path, token)?;
         }
-        let loopback = is_loopback_bind(&options.hostname);
+        let loopback = is_local(&options);
         let allowed = options.allow_origins.iter().filter_map(|pattern| AllowedOrigin::parse(pattern).ok()).collect();
         let has_token = auth.token().is_some();
-        let wall = Wall::new(address.port(), loopback, has_token, allowed);
+        let wall = Wall::new(address.map(|address| address.port()), loopback, has_token, allowed);
         let facts = Arc::new(Facts::new(&options, has_token, loopback, wall.mode()));
         let (audit, audit_writer) = audit_log(options.audit_file);
         let generated = matches!(options.token, TokenOption::Generate);
@@ -78,23 +85,39 @@ impl Daemon {
         let tally = Tally::new(Arc::clone(&metrics));
         let (driver, handle) = Driver::new(Bridge::new(options.bridge), agents, audit, tally);
         let health_open = loopback && !options.require_auth;
-        let service = Arc::new(Service { wall, auth, health_open, handle, facts, metrics });
-        let hostname = options.hostname;
-        Ok(Self { listener, address, service, driver, audit: audit_writer, notices, hostname, generated, token_file })
+        let service = Arc::new(Service { wall, auth, health_open, page: options.page, handle, facts, metrics });
+        Ok(Self {
+            listeners,
+            tls,
+            address,
+            socket,
+            service,
+            driver,
+            audit: audit_writer,
+            notices,
+            hostname: options.hostname,
+            generated,
+            token_file,
+        })
     }
 
-    /// Where it listens.
+    /// The TCP address; `None` if it listens on a Unix-domain socket only.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Where it listens, as a URL.
+    /// Where it listens: a URL, or `unix:PATH`.
     #[must_use]
     pub fn url(&self) -> String {
-        match bind_ip(&self.hostname) {
-            Some(IpAddr::V6(v6)) => format!("http://[{v6}]:{}", self.address.port()),
-            Some(IpAddr::V4(_)) | None => format!("http://{}:{}", self.hostname, self.address.port()),
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        match (self.address, &self.socket) {
+            (Some(address), _) => match bind_ip(&self.hostname) {
+                Some(IpAddr::V6(v6)) => format!("{scheme}://[{v6}]:{}", address.port()),
+                Some(IpAddr::V4(_)) | None => format!("{scheme}://{}:{}", self.hostname, address.port()),
+            },
+            (None, Some(socket)) => format!("unix:{}", socket.path().display()),
+            (None, None) => String::new(),
         }
     }
 
@@ -128,7 +151,7 @@ impl Daemon {
     /// A good end: the port refuses at once, sessions and pending requests are resolved, streams end, agents are asked
     /// to leave and get [`crate::DaemonLimits::shutdown`]. Dropping the future ends everything at once, too.
     pub async fn run(self, shutdown: CancellationToken, kill: CancellationToken) -> ExitOutcome {
-        let Self { listener, service, driver, audit, token_file, .. } = self;
+        let Self { listeners, tls, socket, service, driver, audit, token_file, .. } = self;
         // A child, so that an end of our own accord stays ours.
         let stop = shutdown.child_token();
         let token = service.auth.token().cloned();
@@ -137,7 +160,7 @@ impl Daemon {
             helpers.spawn(writer.run());
         }
         let mut server = JoinSet::new();
-        server.spawn(server::serve(listener, service, stop.clone()));
+        server.spawn(server::serve(listeners, tls, service, stop.clone()));
         let mut driving = JoinSet::new();
         driving.spawn(driver.run(stop.clone()));
         let end = async {
@@ -153,6 +176,7 @@ impl Daemon {
             () = kill.cancelled() => ExitOutcome::Forced,
             outcome = end => outcome,
         };
+        drop(socket);
         if let (Some(path), Some(token)) = (token_file, token) {
             remove_token_file(&path, &token);
         }
@@ -164,44 +188,4 @@ impl std::fmt::Debug for Daemon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Daemon").field("address", &self.address).finish_non_exhaustive()
     }
-}
-
-async fn listen(options: &DaemonOptions, notices: &mut Vec<String>) -> Result<TcpListener, BootError> {
-    let ip = resolve(&options.hostname).await?;
-    let mut port = match options.port {
-        PortOption::Given(port) => port,
-        PortOption::Default => PortOption::USUAL,
-    };
-    loop {
-        let address = SocketAddr::new(ip, port);
-        match TcpListener::bind(address).await {
-            Ok(listener) => return Ok(listener),
-            Err(error) => {
-                let taken = error.kind() == io::ErrorKind::AddrInUse;
-                let next = port.checked_add(1).filter(|_| taken && options.port == PortOption::Default);
-                let Some(next) = next else {
-                    return Err(BootError::Bind { address: address.to_string(), source: error });
-                };
-                notices.push(format!("port {port} is in use, trying {next}..."));
-                port = next;
-            }
-        }
-    }
-}
-
-async fn resolve(hostname: &str) -> Result<IpAddr, BootError> {
-    if let Some(ip) = bind_ip(hostname) {
-        return Ok(ip);
-    }
-    let unknown = |source| BootError::UnknownHostname { hostname: hostname.to_owned(), source };
-    let mut addresses = tokio::net::lookup_host((hostname, 0)).await.map_err(unknown)?.collect::<Vec<_>>();
-    // `localhost` is both; clients try 127.0.0.1 more often.
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    let none = || unknown(io::Error::new(io::ErrorKind::NotFound, "no address"));
-    let ip = addresses.first().map(SocketAddr::ip).ok_or_else(none)?;
-    if boot::is_loopback_bind(hostname) && !crate::peer::is_loopback(ip) {
-        // A name that the guards below take for this machine must be it.
-        return Err(unknown(io::Error::other("does not lead to this machine")));
-    }
-    Ok(ip)
 }

@@ -27,6 +27,7 @@ mod daemon;
 mod driver;
 mod facts;
 mod http_error;
+mod listener;
 mod metrics;
 mod options;
 mod origin;
@@ -37,11 +38,9 @@ mod routes;
 mod server;
 mod service;
 mod stream;
+mod tls;
 
-pub use boot::{
-    BootError, apply_policy, parse_max_sessions, parse_max_subscribers, parse_permission_timeout,
-    parse_prompt_deadline, parse_ring_size, parse_writer_idle, validate,
-};
+pub use boot::{BootError, NumberRule, apply_policy, validate};
 pub use convoke_acp::AgentCommand;
 pub use daemon::{Daemon, ExitOutcome};
-pub use options::{AgentSource, AgentStreams, DaemonLimits, DaemonOptions, PortOption, TokenOption};
+pub use options::{AgentSource, AgentStreams, DaemonLimits, DaemonOptions, PortOption, TlsFiles, TokenOption};

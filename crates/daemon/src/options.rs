@@ -16,10 +16,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// How one daemon listens, whom it lets in, and which agent it hosts.
 #[derive(Clone, Debug)]
 pub struct DaemonOptions {
+    /// Whether to listen on `hostname` and `port` at all; `false` needs a `socket`.
+    pub tcp: bool,
     /// Address or name to bind: an IP address, `[v6]`, or `localhost`.
     pub hostname: String,
     /// Where to listen.
     pub port: PortOption,
+    /// A Unix-domain socket to listen on, with mode 0600; its callers count as callers of this machine.
+    pub socket: Option<PathBuf>,
+    /// What to prove its name with; TCP connections are then TLS only.
+    pub tls: Option<TlsFiles>,
+    /// Whether the page is served.
+    pub page: bool,
     /// The workspace: absolute, an existing folder.
     pub workspace: PathBuf,
     /// What the API asks its callers for.
@@ -46,6 +54,15 @@ pub struct DaemonOptions {
     pub approval_mode: ApprovalMode,
     /// Whether the workspace's folder is trusted, for `/capabilities`.
     pub trusted: bool,
+}
+
+/// The PEM files of a TLS listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and those that signed it, in this order.
+    pub certificate: PathBuf,
+    /// Its private key, not encrypted.
+    pub key: PathBuf,
 }
 
 /// Which port to bind.
@@ -102,8 +119,12 @@ impl fmt::Debug for AgentSource {
 /// The daemon's bounds. Source: daemon specification, §a and §j.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonLimits {
-    /// Connections open at once; one more is closed at once.
+    /// Connections open at once; one more is closed at once. 0 lifts the limit up to [`Self::CONNECTIONS_HARD`].
     pub connections: usize,
+    /// How long a connection may take to send the head of a request, and how long it may idle between two.
+    pub idle_connection: Duration,
+    /// How long a client may take to send the body of a request.
+    pub body_time: Duration,
     /// Bytes of a request's body.
     pub body_bytes: usize,
     /// How long an agent may take to answer `initialize`.
@@ -122,10 +143,22 @@ pub struct DaemonLimits {
     pub shutdown: Duration,
 }
 
+impl DaemonLimits {
+    /// Connections when the configured limit is off: more than a process may have files open.
+    pub const CONNECTIONS_HARD: usize = 65_536;
+
+    /// The connections that are really taken.
+    pub(crate) fn connections_max(&self) -> usize {
+        if self.connections == 0 { Self::CONNECTIONS_HARD } else { self.connections }
+    }
+}
+
 impl Default for DaemonLimits {
     fn default() -> Self {
         Self {
             connections: 256,
+            idle_connection: Duration::from_secs(75),
+            body_time: Duration::from_secs(120),
             body_bytes: 10 * 1024 * 1024,
             initialize_timeout: Duration::from_secs(10),
             session_start_timeout: Duration::from_secs(30),

@@ -4,6 +4,7 @@
 //! any CORS header, as do callers that send no `Origin`. Source: daemon specification, §b, "Origin".
 
 use http::header::{self, HeaderValue};
+use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
 
 use crate::respond::{Reply, ReplyBody};
@@ -102,24 +103,22 @@ pub(crate) enum Verdict {
 }
 
 impl Wall {
-    /// The wall of a daemon bound to `port`.
-    pub(crate) fn new(port: u16, loopback_bind: bool, has_token: bool, allowed: Vec<AllowedOrigin>) -> Self {
-        let mut own_origins = Vec::new();
-        for scheme in ["http", "https"] {
-            for name in OWN_NAMES {
+    /// The wall of a daemon bound to `port`; `None` has no port, and so no page of its own.
+    pub(crate) fn new(port: Option<u16>, loopback_bind: bool, has_token: bool, allowed: Vec<AllowedOrigin>) -> Self {
+        let (mut own_origins, mut own_hosts) = (Vec::new(), Vec::new());
+        for name in OWN_NAMES {
+            let Some(port) = port else { break };
+            for scheme in ["http", "https"] {
                 own_origins.push(match usual_port(scheme) {
                     Some(usual) if usual == port => format!("{scheme}://{name}"),
                     _ => format!("{scheme}://{name}:{port}"),
                 });
             }
+            own_hosts.push(format!("{name}:{port}"));
+            // Browsers leave the usual ports out: of HTTP, and of HTTPS.
+            own_hosts.extend(matches!(port, 80 | 443).then(|| name.to_owned()));
         }
-        let hosts = loopback_bind.then(|| {
-            let mut hosts: Vec<_> = OWN_NAMES.iter().map(|name| format!("{name}:{port}")).collect();
-            if port == 80 {
-                hosts.extend(OWN_NAMES.iter().map(|name| (*name).to_owned()));
-            }
-            hosts
-        });
+        let hosts = loopback_bind.then_some(own_hosts);
         Self { hosts, own_origins, allowed, same_authority: !loopback_bind && has_token }
     }
 
@@ -160,6 +159,16 @@ impl Wall {
         } else {
             "list"
         }
+    }
+}
+
+/// HTTP/2 names the host in `:authority`, and HTTP/1.1 may do so in the request's target (RFC 9113 §8.3.1, RFC 9112
+/// §3.2.2). Afterwards the host is in `Host`; one that is told in two ways stands there twice, and is not let in.
+pub(crate) fn unify_host(head: &mut Parts) {
+    let Some(authority) = head.uri.authority() else { return };
+    let Ok(value) = HeaderValue::from_str(authority.as_str()) else { return };
+    if head.headers.get(header::HOST) != Some(&value) {
+        head.headers.append(header::HOST, value);
     }
 }
 
@@ -232,7 +241,7 @@ mod tests {
 
     #[test]
     fn hosts_of_a_loopback_bind() {
-        let wall = Wall::new(4170, true, true, Vec::new());
+        let wall = Wall::new(Some(4170), true, true, Vec::new());
         for (host, expected) in [
             ("localhost:4170", true),
             ("LocalHost:4170", true),
@@ -250,15 +259,37 @@ mod tests {
         assert!(!wall.admits_host(&HeaderMap::new()));
         let twice = headers(&[(header::HOST, "localhost:4170"), (header::HOST, "evil.example")]);
         assert!(!wall.admits_host(&twice));
-        assert!(Wall::new(80, true, true, Vec::new()).admits_host(&headers(&[(header::HOST, "localhost")])));
-        let open = Wall::new(4170, false, true, Vec::new());
+        assert!(Wall::new(Some(80), true, true, Vec::new()).admits_host(&headers(&[(header::HOST, "localhost")])));
+        let open = Wall::new(Some(4170), false, true, Vec::new());
         assert!(open.admits_host(&headers(&[(header::HOST, "evil.example")])));
+    }
+
+    #[test]
+    fn a_host_that_is_told_in_two_ways_is_not_let_in() {
+        let wall = Wall::new(Some(4170), true, true, Vec::new());
+        for (uri, host, expected) in [
+            ("/health", Some("localhost:4170"), true),
+            ("http://localhost:4170/health", None, true),
+            ("http://localhost:4170/health", Some("localhost:4170"), true),
+            ("http://evil.example/health", None, false),
+            ("http://evil.example/health", Some("localhost:4170"), false),
+            ("http://localhost:4170/health", Some("evil.example"), false),
+            ("/health", None, false),
+        ] {
+            let mut request = http::Request::builder().uri(uri);
+            if let Some(host) = host {
+                request = request.header(header::HOST, host);
+            }
+            let (mut head, ()) = request.body(()).unwrap().into_parts();
+            unify_host(&mut head);
+            assert_eq!(wall.admits_host(&head.headers), expected, "{uri} {host:?}");
+        }
     }
 
     #[test]
     fn origins() {
         let exact = AllowedOrigin::Exact("http://app.example".to_owned());
-        let wall = Wall::new(4170, true, true, vec![exact]);
+        let wall = Wall::new(Some(4170), true, true, vec![exact]);
         let app = HeaderValue::from_static("http://app.example");
         for (origin, expected) in [
             ("http://127.0.0.1:4170", Verdict::Pass),
@@ -275,7 +306,7 @@ mod tests {
             assert_eq!(wall.judge(&headers(&[(header::ORIGIN, origin)])), expected, "{origin:?}");
         }
         assert_eq!(wall.judge(&HeaderMap::new()), Verdict::Pass);
-        let any = Wall::new(4170, true, true, vec![AllowedOrigin::Any]);
+        let any = Wall::new(Some(4170), true, true, vec![AllowedOrigin::Any]);
         assert_eq!(any.judge(&headers(&[(header::ORIGIN, "null")])), Verdict::Denied);
         let evil = HeaderValue::from_static("http://evil.example");
         assert_eq!(any.judge(&headers(&[(header::ORIGIN, "http://evil.example")])), Verdict::Allowed(evil));
@@ -284,8 +315,8 @@ mod tests {
     #[test]
     fn beyond_loopback_the_own_authority_passes_only_with_a_token() {
         let request = headers(&[(header::HOST, "box.lan:4170"), (header::ORIGIN, "http://box.lan:4170")]);
-        assert_eq!(Wall::new(4170, false, true, Vec::new()).judge(&request), Verdict::Pass);
-        assert_eq!(Wall::new(4170, false, false, Vec::new()).judge(&request), Verdict::Denied);
-        assert_eq!(Wall::new(4170, true, true, Vec::new()).judge(&request), Verdict::Denied);
+        assert_eq!(Wall::new(Some(4170), false, true, Vec::new()).judge(&request), Verdict::Pass);
+        assert_eq!(Wall::new(Some(4170), false, false, Vec::new()).judge(&request), Verdict::Denied);
+        assert_eq!(Wall::new(Some(4170), true, true, Vec::new()).judge(&request), Verdict::Denied);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! `local-only` permission votes rest on this, so `X-Forwarded-For` and `Forwarded` must not reach it.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use tokio_util::sync::CancellationToken;
@@ -10,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     /// The other end of the socket.
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: Peer,
     /// Cancelled to destroy the socket without waiting for what is queued on it.
     pub(crate) destroy: CancellationToken,
 }
@@ -18,7 +19,28 @@ pub(crate) struct Connection {
 impl Connection {
     /// Whether the other end is this machine.
     pub(crate) fn is_loopback(&self) -> bool {
-        is_loopback(self.peer.ip())
+        match self.peer {
+            Peer::Tcp(address) => is_loopback(address.ip()),
+            Peer::Unix => true,
+        }
+    }
+}
+
+/// The other end of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// An address.
+    Tcp(SocketAddr),
+    /// A process of this machine that may open the socket's file.
+    Unix,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix => f.write_str("unix"),
+        }
     }
 }
 
@@ -35,6 +57,14 @@ pub(crate) fn is_loopback(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_file_is_of_this_machine() {
+        let of = |peer| Connection { peer, destroy: CancellationToken::new() }.is_loopback();
+        assert!(of(Peer::Unix));
+        assert!(of(Peer::Tcp("[::ffff:127.0.0.2]:9".parse().unwrap())));
+        assert!(!of(Peer::Tcp("10.0.0.1:9".parse().unwrap())));
+    }
 
     #[test]
     fn only_this_machine_is_loopback() {

@@ -1,8 +1,8 @@
 //! What happens to a request between the socket and its route? The order in which it is let in.
 //!
 //! ```text
-//! Host ─▶ Origin ─▶ page files, /health ─▶ bearer ─▶ JSON body ─▶ route
-//! 403     403       200                     401      400, 413     404 as HTML
+//! head ─▶ Host ─▶ Origin ─▶ page files, /health ─▶ bearer ─▶ JSON body ─▶ route
+//! 431     403     403       200                     401      400, 413     404 as HTML
 //! ```
 //! The Host is judged first of all, so that a rebound name learns nothing. One function instead of a stack of layers:
 //! the order is the law here, and no framework's 404, 405 or 415 gets between. Source: daemon specification, §b.
@@ -27,7 +27,7 @@ use crate::facts::Facts;
 use crate::http_error::HttpError;
 use crate::metrics::Metrics;
 use crate::origin::{self, Verdict, Wall};
-use crate::peer::Connection;
+use crate::peer::{Connection, Peer};
 use crate::respond::{self, Reply};
 use crate::route::{self, Match, Route};
 use crate::routes::{self, Incoming};
@@ -35,12 +35,20 @@ use crate::routes::{self, Incoming};
 /// The header by which a client names itself.
 pub(crate) const CLIENT_ID: &str = "x-qwen-client-id";
 
+/// Bytes of a request's head, as HTTP/2 counts them: names, values, and 32 for each field (RFC 9113 §6.5.2).
+pub(crate) const HEAD_BYTES: usize = 32 * 1024;
+
+/// Fields of a request's head.
+pub(crate) const HEAD_FIELDS: usize = 100;
+
 /// Answers requests.
 pub(crate) struct Service {
     pub(crate) wall: Wall,
     pub(crate) auth: Auth,
     /// Whether `/health` needs no token.
     pub(crate) health_open: bool,
+    /// Whether there is a page.
+    pub(crate) page: bool,
     pub(crate) handle: Handle,
     pub(crate) facts: Arc<Facts>,
     pub(crate) metrics: Arc<Metrics>,
@@ -53,13 +61,17 @@ impl Service {
         B: Body<Data = Bytes> + Unpin,
     {
         let begin = Instant::now();
-        let (head, body) = request.into_parts();
+        let (mut head, mut body) = request.into_parts();
+        origin::unify_host(&mut head);
         let found = route::find(&head.method, head.uri.path());
-        let answer = AssertUnwindSafe(self.wall(&connection, &head, &found, body)).catch_unwind().await;
+        let answer = AssertUnwindSafe(self.wall(&connection, &head, &found, &mut body)).catch_unwind().await;
         let reply = answer.unwrap_or_else(|_| {
             tracing::error!(path = head.uri.path(), "a route panicked");
             HttpError::internal().reply()
         });
+        if reply.status().is_client_error() {
+            body::drain(&mut body).await;
+        }
         let status = reply.status();
         self.metrics.request(route_name(&found), status.as_u16());
         log(&head, &found, status, begin);
@@ -70,7 +82,12 @@ impl Service {
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        if !self.wall.admits_host(&head.headers) {
+        if is_too_large(head) {
+            let body = json!({"error": "Request head too large"});
+            return respond::json(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &body);
+        }
+        // No browser reaches a socket's file: a name in `Host` means nothing there.
+        if connection.peer != Peer::Unix && !self.wall.admits_host(&head.headers) {
             return respond::json(StatusCode::FORBIDDEN, &json!({"error": "Invalid Host header"}));
         }
         match self.wall.judge(&head.headers) {
@@ -97,7 +114,9 @@ impl Service {
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        if let Some(page) = assets::serve(&head.method, head.uri.path(), &head.headers) {
+        if self.page
+            && let Some(page) = assets::serve(&head.method, head.uri.path(), &head.headers)
+        {
             return page;
         }
         let open = self.health_open && matches!(found, Match::Route(Route::Health));
@@ -106,7 +125,7 @@ impl Service {
         }
         let reads_body = !matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
         let fields = if reads_body {
-            match body::read(&head.headers, body, self.facts.limits.body_bytes).await {
+            match body::read(&head.headers, body, &self.facts.limits).await {
                 Ok(fields) => fields,
                 Err(error) => return error.reply(),
             }
@@ -134,6 +153,13 @@ fn route_name(found: &Match) -> &'static str {
         Match::Route(route) => route.name().0,
         Match::OtherMethods(_) | Match::Unknown | Match::Malformed => "other",
     }
+}
+
+/// Whether a head is beyond what is looked at. hyper bounds what it reads; this holds for both versions of HTTP.
+fn is_too_large(head: &Parts) -> bool {
+    let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
+    let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    head.headers.len() > HEAD_FIELDS || path + fields.sum::<usize>() > HEAD_BYTES
 }
 
 /// The answer to `OPTIONS` of a caller that is no browser.

@@ -13,16 +13,32 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
 
-    /// Address to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    pub(crate) hostname: String,
+    /// Address to listen on [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) hostname: Option<String>,
+
+    /// Listen on a socket of this machine as well; alone, if neither --port nor --hostname is given
+    #[arg(long, value_name = "unix:PATH")]
+    pub(crate) listen: Option<String>,
+
+    /// Certificate chain of the address, as PEM; HTTPS from then on
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
 
     /// The bearer token that clients must send; better given as QWEN_SERVER_TOKEN [default: generated]
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
 
+    /// File that holds the bearer token
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    pub(crate) token_file: Option<PathBuf>,
+
     /// Serve without a token, on loopback only
-    #[arg(long, conflicts_with_all = ["token", "require_auth"])]
+    #[arg(long, conflicts_with_all = ["token", "token_file", "require_auth"])]
     pub(crate) no_auth: bool,
 
     /// Ask for the token everywhere, /health included
@@ -41,11 +57,33 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
 
-    /// Sessions at the same time; 0 for no limit
+    /// Serve the page at / [default]
+    #[arg(long, overrides_with = "no_web")]
+    pub(crate) web: bool,
+
+    /// Serve the API only
+    #[arg(long)]
+    pub(crate) no_web: bool,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+
+    #[command(flatten)]
+    pub(crate) our_agent: AgentArgs,
+}
+
+/// The bounds.
+#[derive(Debug, Default, Args)]
+pub(crate) struct LimitArgs {
+    /// Sessions of the workspace at the same time; 0 for no limit [default: 32]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_sessions: Option<String>,
 
-    /// Prompts waiting or running in one session; 0 for no limit
+    /// Sessions of all workspaces at the same time; 0 for no limit [default: 800]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_total_sessions: Option<String>,
+
+    /// Prompts waiting or running in one session; 0 for no limit [default: 5]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_pending_prompts_per_session: Option<String>,
 
@@ -53,11 +91,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_subscribers_per_session: Option<String>,
 
-    /// Connections at the same time
+    /// Connections at the same time; 0 for no limit of ours [default: 256]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) max_connections: Option<String>,
 
-    /// Events kept per session for clients that come back
+    /// Events kept per session for clients that come back [default: 8000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) event_ring_size: Option<String>,
 
@@ -65,10 +103,23 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) permission_response_timeout_ms: Option<String>,
 
+    /// How long a turn may take when its prompt says nothing about it [default: no limit]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) prompt_deadline_ms: Option<String>,
+
+    /// How long a client's event stream may take nothing before it is ended [default: no limit]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) writer_idle_timeout_ms: Option<String>,
+
+    /// How long a session that nobody uses is kept; 0 keeps it [default: 1800000]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) session_idle_timeout_ms: Option<String>,
+
     /// How long an agent may take to answer its first message [default: 10000]
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) initialize_timeout_ms: Option<String>,
 
-    #[command(flatten)]
-    pub(crate) our_agent: AgentArgs,
+    /// How long an agent may take to load a session [default: 60000]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) session_restore_timeout_ms: Option<String>,
 }

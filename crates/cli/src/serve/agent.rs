@@ -12,7 +12,7 @@ use crate::startup::Startup;
 use crate::trust::Trust;
 
 /// Environment variables that only the daemon may see; its agents get the rest.
-const DAEMON_SECRETS: &[&str] = &["QWEN_SERVER_TOKEN", "CONVOKE_TOKEN"];
+pub(super) const DAEMON_SECRETS: &[&str] = &["QWEN_SERVER_TOKEN", "CONVOKE_TOKEN"];
 
 /// The agent that the arguments ask for.
 pub(super) fn agent(args: &ServeArgs, startup: &Startup, workspace: PathBuf) -> anyhow::Result<AgentCommand> {

@@ -1,57 +1,64 @@
 //! Which bounds did the operator set? Flags and settings over the defaults of bridge and daemon.
 
-use std::time::Duration;
-
-use anyhow::Context;
 use convoke_bridge::BridgeOptions;
-use convoke_daemon::{
-    DaemonLimits, apply_policy, parse_max_sessions, parse_max_subscribers, parse_permission_timeout, parse_ring_size,
-};
+use convoke_daemon::{BootError, DaemonLimits, NumberRule, apply_policy};
 
-use crate::args::ServeArgs;
+use crate::args::LimitArgs;
 use crate::failure::complain;
 use crate::settings::Settings;
 
 /// How the bridge decides, and its bounds.
-pub(super) fn bridge(args: &ServeArgs, settings: &Settings) -> anyhow::Result<BridgeOptions> {
+pub(super) fn bridge(args: &LimitArgs, settings: &Settings) -> Result<BridgeOptions, BootError> {
     let mut bridge = BridgeOptions::default();
     if let Some(warning) = apply_policy(&mut bridge, settings.get("policy"))? {
         complain(warning);
     }
-    if let Some(text) = &args.permission_response_timeout_ms {
-        bridge.permission_timeout = parse_permission_timeout(text)?;
-    } else if let Some(value) = settings.get("policy.permissionResponseTimeoutMs") {
-        bridge.permission_timeout = parse_permission_timeout(&value.to_string())?;
+    // The flag lies over the setting; what lies under it was still checked.
+    if let Some(timeout) =
+        given(&args.permission_response_timeout_ms, |text| NumberRule::PERMISSION_TIMEOUT.read_millis_or_off(text))?
+    {
+        bridge.permission_timeout = timeout;
     }
-    if let Some(text) = &args.max_sessions {
-        bridge.limits.sessions_per_workspace = parse_max_sessions(text)?;
+    if let Some(timeout) =
+        given(&args.session_idle_timeout_ms, |text| NumberRule::SESSION_IDLE.read_millis_or_off(text))?
+    {
+        bridge.idle_timeout = timeout;
     }
-    if let Some(text) = &args.event_ring_size {
-        bridge.limits.ring_frames = parse_ring_size(text)?;
-    }
-    if let Some(text) = &args.max_subscribers_per_session {
-        bridge.limits.subscribers = parse_max_subscribers(text)?;
-    }
-    if let Some(number) = whole("--max-pending-prompts-per-session", &args.max_pending_prompts_per_session)? {
-        bridge.limits.pending_prompts = number;
+    bridge.prompt_deadline = given(&args.prompt_deadline_ms, |text| NumberRule::PROMPT_DEADLINE.read_millis(text))?;
+    let limits = &mut bridge.limits;
+    for (text, rule, limit) in [
+        (&args.max_sessions, NumberRule::MAX_SESSIONS, &mut limits.sessions_per_workspace),
+        (&args.max_total_sessions, NumberRule::MAX_TOTAL_SESSIONS, &mut limits.sessions_total),
+        (&args.max_pending_prompts_per_session, NumberRule::MAX_PENDING_PROMPTS, &mut limits.pending_prompts),
+        (&args.max_subscribers_per_session, NumberRule::MAX_SUBSCRIBERS, &mut limits.subscribers),
+        (&args.event_ring_size, NumberRule::EVENT_RING_SIZE, &mut limits.ring_frames),
+    ] {
+        if let Some(number) = given(text, |text| rule.read(text))? {
+            *limit = number;
+        }
     }
     Ok(bridge)
 }
 
 /// The daemon's own bounds.
-pub(super) fn daemon(args: &ServeArgs) -> anyhow::Result<DaemonLimits> {
+pub(super) fn daemon(args: &LimitArgs) -> Result<DaemonLimits, BootError> {
     let mut limits = DaemonLimits::default();
-    if let Some(number) = whole("--max-connections", &args.max_connections)? {
+    if let Some(number) = given(&args.max_connections, |text| NumberRule::MAX_CONNECTIONS.read(text))? {
         limits.connections = number;
     }
-    if let Some(number) = whole("--initialize-timeout-ms", &args.initialize_timeout_ms)? {
-        limits.initialize_timeout = Duration::from_millis(u64::try_from(number)?);
+    for (text, rule, limit) in [
+        (&args.initialize_timeout_ms, NumberRule::INITIALIZE_TIMEOUT, &mut limits.initialize_timeout),
+        (&args.session_restore_timeout_ms, NumberRule::RESTORE_TIMEOUT, &mut limits.restore_timeout),
+    ] {
+        if let Some(duration) = given(text, |text| rule.read_millis(text))? {
+            *limit = duration;
+        }
     }
+    limits.writer_idle = given(&args.writer_idle_timeout_ms, |text| NumberRule::WRITER_IDLE.read_millis(text))?;
     Ok(limits)
 }
 
-fn whole(flag: &str, text: &Option<String>) -> anyhow::Result<Option<usize>> {
-    let Some(text) = text else { return Ok(None) };
-    let number = text.trim().parse().with_context(|| format!("Invalid {flag}: {text}. Must be a number >= 0"))?;
-    Ok(Some(number))
+/// The value of a flag that was given.
+fn given<T>(text: &Option<String>, read: impl FnOnce(&str) -> Result<T, BootError>) -> Result<Option<T>, BootError> {
+    text.as_deref().map(read).transpose()
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use convoke_daemon::{AgentSource, DaemonOptions, PortOption};
+use convoke_daemon::{AgentSource, BootError, DaemonOptions, PortOption, TlsFiles};
 use convoke_protocol::ApprovalMode;
 
 use super::{agent, limits, token};
@@ -13,14 +13,19 @@ use crate::trust::Trust;
 
 /// The daemon's options; every value is checked, and the first bad one is the error.
 pub(super) fn options(args: &ServeArgs, startup: &Startup) -> anyhow::Result<DaemonOptions> {
-    let bridge = limits::bridge(args, &startup.settings)?;
-    let limits = limits::daemon(args)?;
-    let token = token::token(args, &startup.environment);
+    let bridge = limits::bridge(&args.limits, &startup.settings)?;
+    let limits = limits::daemon(&args.limits)?;
+    let token = token::token(args, &startup.environment)?;
+    let socket = args.listen.as_deref().map(socket).transpose()?;
     let workspace = workspace(args.workspace.as_deref(), startup);
     let folder = startup.home.as_ref().map(|home| home.folder());
     Ok(DaemonOptions {
-        hostname: args.hostname.clone(),
+        tcp: socket.is_none() || args.hostname.is_some() || args.port.is_some(),
+        hostname: args.hostname.clone().unwrap_or_else(|| "127.0.0.1".to_owned()),
         port: args.port.map_or(PortOption::Default, PortOption::Given),
+        socket,
+        tls: tls(args),
+        page: !args.no_web,
         workspace: workspace.clone(),
         token,
         require_auth: args.require_auth,
@@ -43,4 +48,16 @@ fn workspace(given: Option<&Path>, startup: &Startup) -> PathBuf {
         Some(path) if !path.is_absolute() || !path.is_dir() => path.to_owned(),
         Some(_) | None => startup.workspace.clone(),
     }
+}
+
+/// `unix:PATH`; a relative path is one of the current folder.
+fn socket(listen: &str) -> anyhow::Result<PathBuf> {
+    let path = listen.strip_prefix("unix:").filter(|path| !path.is_empty());
+    let path = path.ok_or_else(|| BootError::InvalidListen(listen.to_owned()))?;
+    Ok(std::path::absolute(path)?)
+}
+
+fn tls(args: &ServeArgs) -> Option<TlsFiles> {
+    let (certificate, key) = (args.tls_cert.clone()?, args.tls_key.clone()?);
+    Some(TlsFiles { certificate, key })
 }

@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::time::Duration;
 
 use convoke_acp::AgentCommand;
 use convoke_stdx::guard::Spawner;
@@ -10,8 +11,12 @@ use crate::options::{DaemonLimits, PortOption};
 
 fn options(workspace: &Path) -> DaemonOptions {
     DaemonOptions {
+        tcp: true,
         hostname: "127.0.0.1".to_owned(),
         port: PortOption::Given(0),
+        socket: None,
+        tls: None,
+        page: true,
         workspace: workspace.to_owned(),
         token: TokenOption::Generate,
         require_auth: false,
@@ -135,47 +140,6 @@ fn bounds() {
         "Invalid promptDeadlineMs: 0. Must be a positive integer (milliseconds)."
     );
     assert_eq!(refusal(|o| o.agent = AgentSource::Command(AgentCommand::default())), "no agent command is configured");
-}
-
-#[test]
-fn numbers_of_flags() {
-    fn text<T: std::fmt::Debug>(result: Result<T, BootError>) -> String {
-        result.unwrap_err().to_string()
-    }
-    assert_eq!(parse_max_sessions("0").unwrap(), 0);
-    assert_eq!(parse_max_sessions("Infinity").unwrap(), 0);
-    assert_eq!(parse_max_sessions("2").unwrap(), 2);
-    assert_eq!(
-        text(parse_max_sessions("-1")),
-        "Invalid maxSessions: -1. Must be a number >= 0 (0 / Infinity = unlimited)."
-    );
-    assert_eq!(
-        text(parse_max_sessions("abc")),
-        "Invalid maxSessions: NaN. Must be a number >= 0 (0 / Infinity = unlimited)."
-    );
-    assert_eq!(parse_ring_size("8000").unwrap(), 8000);
-    assert_eq!(
-        text(parse_ring_size("1000001")),
-        "Invalid eventRingSize: 1000001. Must be a positive integer in [1, 1000000]."
-    );
-    assert_eq!(text(parse_ring_size("1.5")), "Invalid eventRingSize: 1.5. Must be a positive integer in [1, 1000000].");
-    assert_eq!(parse_max_subscribers("1024").unwrap(), 1024);
-    assert_eq!(
-        text(parse_max_subscribers("many")),
-        "Invalid maxSubscribersPerSession: NaN. Must be a positive integer in [1, 1024]."
-    );
-    assert_eq!(parse_permission_timeout("0").unwrap(), None);
-    assert_eq!(parse_permission_timeout("2500").unwrap(), Some(Duration::from_millis(2500)));
-    assert_eq!(
-        text(parse_permission_timeout("-1")),
-        "Invalid permissionResponseTimeoutMs: -1. Must be a non-negative integer (milliseconds, 0 = disabled / wait \
-         forever)."
-    );
-    assert_eq!(
-        text(parse_prompt_deadline("0")),
-        "Invalid promptDeadlineMs: 0. Must be a positive integer (milliseconds)."
-    );
-    assert_eq!(parse_writer_idle("5").unwrap(), Duration::from_millis(5));
 }
 
 #[test]

@@ -22,7 +22,7 @@ async fn a_generated_token_is_asked_for_and_left_for_local_clients() {
     options.token_file = Some(file.clone());
     let daemon = Daemon::bind(options).await.unwrap();
     assert!(daemon.generated_token().is_some());
-    let address = daemon.address();
+    let address = daemon.address().unwrap();
     let workspace = folder.path().display();
     assert_eq!(
         daemon.ready_line(),
@@ -76,9 +76,12 @@ async fn the_usual_port_moves_on() {
         Daemon::bind(options)
     };
     let (one, two) = (bind().await.unwrap(), bind().await.unwrap());
-    assert!(two.address().port() > one.address().port());
+    assert!(two.address().unwrap().port() > one.address().unwrap().port());
     let last = two.notices().last().unwrap();
-    assert_eq!(last, &format!("port {} is in use, trying {}...", two.address().port() - 1, two.address().port()));
+    assert_eq!(
+        last,
+        &format!("port {} is in use, trying {}...", two.address().unwrap().port() - 1, two.address().unwrap().port())
+    );
 }
 
 #[tokio::test]

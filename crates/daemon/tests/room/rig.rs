@@ -44,8 +44,12 @@ pub(crate) fn process(args: &[&str]) -> AgentSource {
 
 pub(crate) fn options(folder: &std::path::Path) -> DaemonOptions {
     DaemonOptions {
+        tcp: true,
         hostname: "127.0.0.1".to_owned(),
         port: PortOption::Given(0),
+        socket: None,
+        tls: None,
+        page: true,
         workspace: folder.to_owned(),
         token: TokenOption::NoAuth,
         require_auth: false,
@@ -73,7 +77,7 @@ impl Rig {
         let mut options = options(&workspace);
         change(&mut options);
         let daemon = Daemon::bind(options).await.unwrap();
-        let client = Client { address: daemon.address(), token: None };
+        let client = Client { address: daemon.address().unwrap(), token: None };
         let (shutdown, kill) = (CancellationToken::new(), CancellationToken::new());
         let running = tokio::spawn(daemon.run(shutdown.clone(), kill.clone()));
         Self { client, workspace, shutdown, kill, running, _folder: folder }

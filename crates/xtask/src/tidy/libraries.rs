@@ -37,6 +37,7 @@ const TABLE: &[Library] = &[
     library("prometheus-client", &["daemon"]),
     library("reqwest", &["models"]),
     library("rustls", &["models", "cli", "testkit"]),
+    library("tokio-rustls", &["daemon"]),
     library("clap", &["cli"]),
     library("jsonc-parser", &["cli"]),
     library("shlex", &["cli"]),
