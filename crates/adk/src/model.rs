@@ -157,6 +157,8 @@ pub enum ModelErrorKind {
     Quota,
     /// Too many requests; waiting helps.
     RateLimit,
+    /// The model has no room for anybody at the moment; another one may.
+    Capacity,
     /// The server failed or is overloaded.
     Server,
     /// No answer, or it broke off.
@@ -177,6 +179,6 @@ impl ModelErrorKind {
     /// Whether the same request may succeed later.
     #[must_use]
     pub fn is_retryable(self) -> bool {
-        matches!(self, Self::RateLimit | Self::Server | Self::Network)
+        matches!(self, Self::RateLimit | Self::Capacity | Self::Server | Self::Network)
     }
 }

@@ -179,7 +179,7 @@ pub(crate) fn model_parts(content: &[ContentPart]) -> Vec<Part> {
 fn status_of(kind: ModelErrorKind) -> ErrorStatus {
     match kind {
         ModelErrorKind::Auth => ErrorStatus::Unauthenticated,
-        ModelErrorKind::Quota | ModelErrorKind::RateLimit => ErrorStatus::ResourceExhausted,
+        ModelErrorKind::Quota | ModelErrorKind::RateLimit | ModelErrorKind::Capacity => ErrorStatus::ResourceExhausted,
         ModelErrorKind::Server | ModelErrorKind::Network => ErrorStatus::Unavailable,
         ModelErrorKind::BadRequest => ErrorStatus::InvalidArgument,
         ModelErrorKind::NotFound => ErrorStatus::NotFound,
@@ -194,6 +194,7 @@ fn kind_name(kind: ModelErrorKind) -> &'static str {
         ModelErrorKind::Auth => "auth",
         ModelErrorKind::Quota => "quota",
         ModelErrorKind::RateLimit => "rate_limit",
+        ModelErrorKind::Capacity => "capacity",
         ModelErrorKind::Server => "server",
         ModelErrorKind::Network => "network",
         ModelErrorKind::BadRequest => "bad_request",

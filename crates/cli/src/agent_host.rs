@@ -56,7 +56,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
     // A client that can be told is told when it asks for a session, not by a process that is gone.
     let connect = move || {
         let choice = choice.as_ref().map_err(|none| SessionError::Auth(none.to_string()))?;
-        let llm = connect_llm(choice.options.clone(), &choice.model)
+        let llm = connect_llm(&choice.registry, choice.catalog.clone(), &choice.model)
             .map_err(|error| SessionError::Failed(error.to_string()))?;
         Ok(Arc::new(llm) as Arc<dyn convoke_adk::Llm>)
     };

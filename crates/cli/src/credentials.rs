@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use convoke_models::{
-    AnthropicOptions, Credential, FakeMode, FakeScript, GeminiOptions, OpenAiOptions, Options, Provider,
+    AnthropicOptions, Catalog, Credential, FakeMode, FakeScript, GeminiOptions, OpenAiOptions, Provider, Registry,
 };
 use convoke_protocol::ExitCode;
 
@@ -40,10 +40,24 @@ impl NoModel {
     }
 }
 
-/// A provider and the model to ask.
+/// The providers, what their models are called, and the one to ask.
 pub(crate) struct ModelChoice {
-    pub(crate) options: Options,
+    pub(crate) registry: Registry,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) model: String,
+}
+
+impl ModelChoice {
+    fn new(registry: Registry, model: String, settings: &Settings) -> Result<Self, NoModel> {
+        let catalog = Catalog::new(&registry);
+        let catalog = match settings.get("modelConfigs") {
+            Some(configs) => {
+                catalog.with_settings(configs).map_err(|error| NoModel::new(ExitCode::Configuration, error))?
+            }
+            None => catalog,
+        };
+        Ok(Self { registry, catalog: Arc::new(catalog), model })
+    }
 }
 
 /// Finds the provider. Command line over environment over settings.
@@ -57,7 +71,7 @@ pub(crate) fn choose(args: &AgentArgs, environment: &Environment, settings: &Set
         let script =
             FakeScript::embedded(crate::demo::STORY, true).map_err(|error| NoModel::new(ExitCode::Failure, error))?;
         let provider = Provider::Fake { script: Arc::new(script), mode: FakeMode::NonStrict };
-        return Ok(ModelChoice { options: Options::new(provider), model: "demo-story".to_owned() });
+        return ModelChoice::new(Registry::new("demo", provider), "demo-story".to_owned(), settings);
     }
     let provider = real_provider(openai_model().is_some(), environment, settings)
         .ok_or_else(|| NoModel::new(ExitCode::Auth, NO_CREDENTIAL))?;
@@ -70,12 +84,18 @@ pub(crate) fn choose(args: &AgentArgs, environment: &Environment, settings: &Set
         })?,
         Provider::Gemini(_) | Provider::Fake { .. } => named("GEMINI_MODEL").unwrap_or("auto").to_owned(),
     };
-    let provider = match (&args.fake_responses_non_strict, &args.fake_responses) {
-        (Some(path), _) => fake(path, FakeMode::NonStrict)?,
-        (None, Some(path)) => fake(path, FakeMode::Strict)?,
-        (None, None) => provider,
+    let name = match provider {
+        Provider::OpenAi(_) => "openai",
+        Provider::Anthropic(_) => "anthropic",
+        Provider::Gemini(_) | Provider::Fake { .. } => "gemini",
     };
-    Ok(ModelChoice { options: Options { provider, record: args.record_responses.clone() }, model })
+    let registry = Registry::new(name, provider).recorded_in(args.record_responses.clone());
+    let registry = match (&args.fake_responses_non_strict, &args.fake_responses) {
+        (Some(path), _) => registry.answered_by(fake(path, FakeMode::NonStrict)?),
+        (None, Some(path)) => registry.answered_by(fake(path, FakeMode::Strict)?),
+        (None, None) => registry,
+    };
+    ModelChoice::new(registry, model, settings)
 }
 
 fn fake(path: &Path, mode: FakeMode) -> Result<Provider, NoModel> {

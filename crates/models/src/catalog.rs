@@ -1,132 +1,264 @@
-//! Models by name: which id does an alias mean, how much fits in, how is it asked by default?
+//! Models by name: which model does a name mean, how is it asked, who stands in for it?
 //!
-//! `auto`, `auto-gemini-3` and `auto-gemini-2.5` mean a flash model here, not the pro model that upstream starts with:
-//! without a router there is nothing that could step down from pro, and flash is there for every key, while pro has no
-//! free quota. Who wants pro says `pro`. Source: runtime specification §3.5, §3.6.
+//! A [`Catalog`] holds the built-in names of the Gemini API and what settings add to them. Everything behind it speaks
+//! of a [`ModelName`], which is never an alias: `id` for a model of the default provider, `provider/id` for one of
+//! another provider that the [registry](crate::Registry) knows. So a chain may go from a Gemini model to one on the
+//! user's own machine. Source: runtime specification §3.5, §3.6; departure: parameters of an alias are kept when
+//! another model stands in for the one it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
 
 use convoke_adk::GenerateConfig;
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+
+use crate::chain::{Chain, ModelPolicy};
+use crate::registry::Registry;
+
+mod alias;
+mod config;
+mod family;
+mod settings;
+
+pub use alias::Alias;
+pub use config::{ConfigKey, Override};
+pub(crate) use family::has_thoughts;
+pub use family::{Tier, is_gemini_3};
+pub use settings::CatalogError;
 
 /// The pro model.
 pub const PRO: &str = "gemini-3-pro-preview";
-/// The flash model, which is the default.
+/// The flash model.
 pub const FLASH: &str = "gemini-3-flash-preview";
 /// The smallest model.
 pub const FLASH_LITE: &str = "gemini-3.1-flash-lite";
+/// The pro model of the generation before.
+pub const PRO_2_5: &str = "gemini-2.5-pro";
+/// The flash model of the generation before.
+pub const FLASH_2_5: &str = "gemini-2.5-flash";
 /// The model for vectors.
 pub const EMBEDDING: &str = "gemini-embedding-001";
 
 /// What fits into a model that is not known: the least that current coding models have.
 const UNKNOWN_TOKEN_LIMIT: u64 = 128_000;
 
-/// The id behind an alias; other names are ids and stay what they are. A `models/` prefix is dropped.
-#[must_use]
-pub fn resolve_model(name: &str) -> &str {
-    match name.trim() {
-        "" | "auto" | "auto-gemini-3" | "flash" => FLASH,
-        "pro" => PRO,
-        "auto-gemini-2.5" => "gemini-2.5-flash",
-        "flash-lite" | "none" => FLASH_LITE,
-        id => id.strip_prefix("models/").unwrap_or(id),
-    }
+/// A model's full name: `id`, or `provider/id` for one of a provider that is not the default. Made by
+/// [`Catalog::resolve`]; what is announced, marked and shown.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelName {
+    text: Arc<str>,
+    /// Where the id begins: behind `provider/`, or at 0.
+    id_at: usize,
 }
 
-/// How many tokens a request to `model` may have.
-#[must_use]
-pub fn token_limit(model: &str) -> u64 {
-    match resolve_model(model) {
-        id if id.starts_with("gemini-") => 1_048_576,
-        id if id.starts_with("gemma-4") => 256_000,
-        _ => UNKNOWN_TOKEN_LIMIT,
-    }
-}
-
-/// Whether the id is of the Gemini 3 family, whose function calls must carry a thought signature.
-#[must_use]
-pub fn is_gemini_3(model: &str) -> bool {
-    is_family(model, "gemini-3")
-}
-
-/// Whether the model can be asked for its thoughts.
-#[must_use]
-pub fn has_thoughts(model: &str) -> bool {
-    is_gemini_3(model) || model.starts_with("gemini-2.5")
-}
-
-fn is_family(model: &str, family: &str) -> bool {
-    model.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
-}
-
-/// Fills what `config` leaves open with what a conversation with `model` takes by default.
-///
-/// Gemini models only: others keep their server's defaults.
-#[must_use]
-pub fn with_chat_defaults(model: &str, mut config: GenerateConfig) -> GenerateConfig {
-    if !model.starts_with("gemini-") {
-        return config;
-    }
-    config.temperature.get_or_insert(1.0);
-    config.top_p.get_or_insert(0.95);
-    config.top_k.get_or_insert(64);
-    let thinks = *config.include_thoughts.get_or_insert_with(|| has_thoughts(model));
-    if thinks && !config.extra.contains_key("thinkingConfig") {
-        let thinking: Option<Value> = match model {
-            id if is_gemini_3(id) => Some(json!({"thinkingLevel": "HIGH"})),
-            id if id.starts_with("gemini-2.5") => Some(json!({"thinkingBudget": 8192})),
-            _ => None,
-        };
-        if let Some(thinking) = thinking {
-            config.extra.insert("thinkingConfig".to_owned(), thinking);
+impl ModelName {
+    fn new(provider: Option<&str>, id: &str) -> Self {
+        match provider {
+            Some(provider) => Self { text: format!("{provider}/{id}").into(), id_at: provider.len() + 1 },
+            None => Self { text: id.into(), id_at: 0 },
         }
     }
-    config
+
+    /// A model of the default provider, by its id.
+    #[must_use]
+    pub fn of_default(id: &str) -> Self {
+        Self::new(None, id)
+    }
+
+    /// The whole name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// What the provider calls it.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.text.get(self.id_at..).unwrap_or(&self.text)
+    }
+
+    /// Whose it is; `None` for the default provider.
+    #[must_use]
+    pub fn provider(&self) -> Option<&str> {
+        self.text.get(..self.id_at.checked_sub(1)?)
+    }
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for ModelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
+impl Serialize for ModelName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+/// What is known of a model beyond its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Definition {
+    /// How many tokens a request may have.
+    pub token_limit: Option<u64>,
+    /// How large it is among its kind.
+    pub tier: Option<Tier>,
+}
+
+/// Names, parameters and chains. Cheap to read, made once per process.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    default_provider: String,
+    providers: BTreeSet<String>,
+    aliases: BTreeMap<String, Alias>,
+    overrides: Vec<Override>,
+    definitions: BTreeMap<String, Definition>,
+    /// Chains that the user wrote.
+    chains: BTreeMap<String, Chain>,
+    /// Whether the names of the Gemini API hold.
+    gemini: bool,
+}
+
+impl Catalog {
+    /// The names that hold for these providers: those of the Gemini API where the default provider speaks it, or is a
+    /// script; otherwise only what [settings](Self::with_settings) say.
+    #[must_use]
+    pub fn new(registry: &Registry) -> Self {
+        let gemini = registry.has_gemini_names();
+        Self {
+            default_provider: registry.default_name().to_owned(),
+            providers: registry.names().map(str::to_owned).collect(),
+            aliases: if gemini { alias::built_in() } else { BTreeMap::new() },
+            overrides: Vec::new(),
+            definitions: BTreeMap::new(),
+            chains: BTreeMap::new(),
+            gemini,
+        }
+    }
+
+    /// The names of the Gemini API, for a provider that speaks it.
+    pub(crate) fn gemini() -> Self {
+        Self::new(&Registry::new("gemini", crate::Provider::Gemini(crate::GeminiOptions::default())))
+    }
+
+    /// The model that `name` means. Aliases are followed; what is no alias is a name already. An automatic name means
+    /// the model that it would start with.
+    #[must_use]
+    pub fn resolve(&self, name: &str) -> ModelName {
+        let mut name = name.trim();
+        // As deep as aliases may be nested; a circle was refused when the settings were read.
+        for _ in 0..alias::DEPTH_MAX {
+            match self.alias_model(name) {
+                Some(next) if next != name => name = next,
+                _ => break,
+            }
+        }
+        let name = name.strip_prefix("models/").unwrap_or(name);
+        match name.split_once('/') {
+            Some((provider, id)) if provider == self.default_provider => ModelName::of_default(id),
+            Some((provider, id)) if self.providers.contains(provider) => ModelName::new(Some(provider), id),
+            _ => ModelName::of_default(name),
+        }
+    }
+
+    /// The model of the nearest alias up the chain that names one.
+    fn alias_model(&self, name: &str) -> Option<&str> {
+        let mut alias = self.aliases.get(name)?;
+        for _ in 0..alias::DEPTH_MAX {
+            match (&alias.model, &alias.extends) {
+                (Some(model), _) => return Some(model),
+                (None, Some(parent)) => alias = self.aliases.get(parent)?,
+                (None, None) => return None,
+            }
+        }
+        None
+    }
+
+    /// Whether `name` leaves the choice to us: `auto`, `auto-gemini-3`, `auto-gemini-2.5`, where those hold.
+    #[must_use]
+    pub fn is_auto(&self, name: &str) -> bool {
+        matches!(name.trim(), "" | "auto") && self.aliases.contains_key("auto")
+            || self.gemini && matches!(name.trim(), "auto-gemini-3" | "auto-gemini-2.5")
+    }
+
+    /// The model that `auto` or its like takes for easy work, or for hard work.
+    #[must_use]
+    pub fn of_tier(&self, automatic: &str, tier: Tier) -> ModelName {
+        let older = automatic.trim() == "auto-gemini-2.5";
+        match (tier, older) {
+            (Tier::Pro, _) => self.resolve(automatic),
+            (Tier::Flash, true) => self.resolve(FLASH_2_5),
+            (Tier::Flash, false) => self.resolve("flash"),
+            (Tier::FlashLite, _) => self.resolve("flash-lite"),
+        }
+    }
+
+    /// How many tokens a request to `model` may have.
+    #[must_use]
+    pub fn token_limit(&self, model: &ModelName) -> u64 {
+        let defined = self.definitions.get(model.as_str()).and_then(|definition| definition.token_limit);
+        defined.or_else(|| family::token_limit(model.id())).unwrap_or(UNKNOWN_TOKEN_LIMIT)
+    }
+
+    /// How large `model` is among its kind, where that is known.
+    #[must_use]
+    pub fn tier(&self, model: &ModelName) -> Option<Tier> {
+        let defined = self.definitions.get(model.as_str()).and_then(|definition| definition.tier);
+        defined.or_else(|| family::tier(model.id()))
+    }
+
+    /// How `model` is asked: the defaults of its family (for a conversation), over them the parameters of the alias
+    /// that was asked for, over them matching overrides, and over all what `request` sets.
+    #[must_use]
+    pub fn config(&self, key: &ConfigKey<'_>, model: &ModelName, request: &GenerateConfig) -> GenerateConfig {
+        config::materialise(self, key, model, request)
+    }
+
+    /// Who stands in for `model`, where `configured` is what the user asked for.
+    ///
+    /// A chain that the user wrote comes first: the one named like `configured` or like the model, then any that has
+    /// the model. Then the built-in ones; a model in none of them stands alone.
+    #[must_use]
+    pub fn chain(&self, configured: &str, model: &ModelName) -> Chain {
+        let named = [configured.trim(), model.as_str()].into_iter().find_map(|name| self.chains.get(name));
+        let written = named.filter(|chain| chain.has(model)).or_else(|| self.chains.values().find(|c| c.has(model)));
+        match written {
+            Some(chain) => chain.clone(),
+            None => self.built_in_chain(configured, model),
+        }
+    }
+
+    fn built_in_chain(&self, configured: &str, model: &ModelName) -> Chain {
+        let alone = || Chain::built_in(vec![ModelPolicy::new(model.clone())]);
+        if !self.gemini || model.provider().is_some() {
+            return alone();
+        }
+        let auto = self.is_auto(configured);
+        let pair = |pro: &str, flash: &str| {
+            let (pro, flash) = (self.resolve(pro), self.resolve(flash));
+            if auto {
+                Chain::built_in(vec![ModelPolicy::preferred(pro), ModelPolicy::automatic(flash)])
+            } else {
+                Chain::built_in(vec![ModelPolicy::new(pro), ModelPolicy::new(flash)])
+            }
+        };
+        let lite = || {
+            let models = ["flash-lite", "flash", PRO_2_5].map(|name| ModelPolicy::silent(self.resolve(name)));
+            Chain::built_in(models.to_vec())
+        };
+        [pair("pro", "flash"), pair(PRO_2_5, FLASH_2_5), lite()]
+            .into_iter()
+            .find(|chain| chain.has(model))
+            .unwrap_or_else(alone)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-
-    use super::*;
-
-    #[test]
-    fn aliases() {
-        for (name, id) in [
-            ("auto", FLASH),
-            ("auto-gemini-3", FLASH),
-            ("auto-gemini-2.5", "gemini-2.5-flash"),
-            ("pro", PRO),
-            ("flash", FLASH),
-            ("flash-lite", FLASH_LITE),
-            ("models/gemini-2.5-pro", "gemini-2.5-pro"),
-            ("qwen3-coder:30b", "qwen3-coder:30b"),
-        ] {
-            assert_eq!(resolve_model(name), id);
-        }
-    }
-
-    #[test]
-    fn limits() {
-        assert_eq!(token_limit("auto"), 1_048_576);
-        assert_eq!(token_limit("gemma-4-31b-it"), 256_000);
-        assert_eq!(token_limit("llama"), 128_000);
-    }
-
-    #[test]
-    fn families() {
-        assert!(is_gemini_3("gemini-3.1-pro-preview") && is_gemini_3("gemini-3-pro") && is_gemini_3("gemini-3"));
-        assert!(!is_gemini_3("gemini-30") && !is_gemini_3("gemini-2.5-pro"));
-        assert!(has_thoughts("gemini-2.5-flash") && !has_thoughts("gemini-2.0-flash") && !has_thoughts("gemma-4"));
-    }
-
-    #[test]
-    fn chat_defaults_fill_what_is_open() {
-        let config = GenerateConfig { temperature: Some(0.0), ..GenerateConfig::default() };
-        let filled = with_chat_defaults("gemini-2.5-flash", config.clone());
-        assert_eq!((filled.temperature, filled.top_p, filled.top_k), (Some(0.0), Some(0.95), Some(64)));
-        assert_eq!(filled.include_thoughts, Some(true));
-        assert_eq!(filled.extra.get("thinkingConfig"), Some(&json!({"thinkingBudget": 8192})));
-        let silent = GenerateConfig { include_thoughts: Some(false), ..GenerateConfig::default() };
-        assert!(with_chat_defaults("gemini-3-flash-preview", silent).extra.is_empty());
-        assert_eq!(with_chat_defaults("llama", config.clone()), config);
-    }
-}
+mod tests;

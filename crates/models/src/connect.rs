@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::catalog;
+use crate::catalog::Catalog;
 use crate::fake::{FakeGenerator, FakeMode, FakeScript};
 use crate::generator::ContentGenerator;
 use crate::llm::{GeneratorLlm, LlmOptions};
@@ -12,6 +12,7 @@ use crate::providers::anthropic::{Anthropic, AnthropicOptions};
 use crate::providers::gemini::{Gemini, GeminiOptions};
 use crate::providers::openai::{OpenAi, OpenAiOptions};
 use crate::record::Recorder;
+use crate::registry::Registry;
 use crate::retry::RetryPolicy;
 
 /// Who answers.
@@ -33,13 +34,12 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// The model for who names none.
+    /// Whether the names of the Gemini API, such as `pro` and `auto`, mean something here. Other servers have their own.
     #[must_use]
-    pub fn default_model(&self) -> Option<&'static str> {
+    pub fn has_gemini_names(&self) -> bool {
         match self {
-            Self::Gemini(_) | Self::Fake { .. } => Some(catalog::resolve_model("auto")),
-            // Every such server has its own.
-            Self::OpenAi(_) | Self::Anthropic(_) => None,
+            Self::Gemini(_) | Self::Fake { .. } => true,
+            Self::OpenAi(_) | Self::Anthropic(_) => false,
         }
     }
 
@@ -104,20 +104,22 @@ pub fn connect(options: Options) -> Result<Arc<dyn ContentGenerator>, ConnectErr
     })
 }
 
-/// Makes the kernel's model: [`connect`], with retries and the defaults of a conversation. Scripts are repeated
-/// without waits. `model` may be an alias of the [catalog], except for [`Provider::OpenAi`] and [`Provider::Anthropic`], where it is an id.
-pub fn connect_llm(options: Options, model: &str) -> Result<GeneratorLlm, ConnectError> {
-    let model = match (&options.provider, model.trim()) {
-        (Provider::OpenAi(_) | Provider::Anthropic(_), "" | "auto") => return Err(ConnectError::NoModel),
-        (Provider::OpenAi(_) | Provider::Anthropic(_), id) => id,
-        (Provider::Gemini(_) | Provider::Fake { .. }, name) => catalog::resolve_model(name),
-    };
-    let mut llm = LlmOptions::new(model);
-    if matches!(options.provider, Provider::Fake { .. }) {
+/// Makes the kernel's model: connected, with retries and the defaults of a conversation. Scripts are repeated
+/// without waits. `model` may be an alias of the catalog.
+pub fn connect_llm(registry: &Registry, catalog: Arc<Catalog>, model: &str) -> Result<GeneratorLlm, ConnectError> {
+    let model = catalog.resolve(model);
+    if matches!(model.as_str(), "" | "auto") {
+        return Err(ConnectError::NoModel);
+    }
+    let connections = registry.connect()?;
+    let mut llm = LlmOptions::new(model.as_str());
+    llm.chat_defaults = Some(catalog);
+    if connections.is_scripted(&model) {
         llm.retry = RetryPolicy::default().without_waits();
         llm.stream_retry = RetryPolicy::for_streams().without_waits();
     }
-    Ok(GeneratorLlm::new(connect(options)?, llm))
+    let generator = connections.of(&model).map_err(|_| ConnectError::NoModel)?;
+    Ok(GeneratorLlm::new(Arc::clone(generator), llm))
 }
 
 #[cfg(test)]
@@ -127,15 +129,20 @@ mod tests {
 
     use super::*;
 
+    fn llm(provider: Provider, name: &str) -> Result<GeneratorLlm, ConnectError> {
+        let registry = Registry::new("default", provider);
+        connect_llm(&registry, Arc::new(Catalog::new(&registry)), name)
+    }
+
     fn model(provider: Provider, name: &str) -> Result<String, ConnectError> {
-        connect_llm(Options::new(provider), name).map(|llm| llm.model())
+        llm(provider, name).map(|llm| llm.model())
     }
 
     #[test]
     fn aliases_belong_to_gemini() {
         let gemini = || Provider::Gemini(GeminiOptions::default());
         let openai = || Provider::OpenAi(OpenAiOptions::new("http://localhost:11434"));
-        assert_eq!(model(gemini(), "pro"), Ok(catalog::PRO.to_owned()));
+        assert_eq!(model(gemini(), "pro"), Ok(crate::catalog::PRO.to_owned()));
         assert_eq!(model(openai(), "pro"), Ok("pro".to_owned()));
         assert_eq!(model(openai(), "auto"), Err(ConnectError::NoModel));
     }
@@ -143,10 +150,10 @@ mod tests {
     #[test]
     fn only_scripts_are_repeated_without_waits() {
         let script = Provider::Fake { script: Arc::default(), mode: FakeMode::Strict };
-        let fake = connect_llm(Options::new(script), "auto").unwrap();
+        let fake = llm(script, "auto").unwrap();
         assert_eq!(fake.options().retry.max_delay, std::time::Duration::ZERO);
         assert_eq!(fake.options().stream_retry.max_attempts, 4);
-        let real = connect_llm(Options::new(Provider::Gemini(GeminiOptions::default())), "auto").unwrap();
+        let real = llm(Provider::Gemini(GeminiOptions::default()), "auto").unwrap();
         assert_eq!((&real.options().retry, real.options().stream_retry.max_attempts), (&RetryPolicy::default(), 4));
     }
 }

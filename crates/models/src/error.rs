@@ -3,7 +3,7 @@
 //! One table turns an HTTP status, its headers and its body into a [`ModelError`], for all providers and for scripted
 //! failures. The first rule that matches wins. Source: runtime specification §4.6; additions: `Retry-After`, OpenAI's
 //! error codes, and messages such as "try again in 6m0s". A used-up quota is [`ModelErrorKind::Quota`]; a model
-//! without free capacity is [`ModelErrorKind::Server`], whatever status it came with.
+//! without free capacity is [`ModelErrorKind::Capacity`], whatever status it came with.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ fn kind_of(status: u16, report: &Report, header: Option<Duration>) -> (ModelErro
 
 /// 429 and its kin: is it worth waiting?
 fn busy(status: u16, report: &Report, header: Option<Duration>) -> (ModelErrorKind, Option<Duration>) {
-    use ModelErrorKind::{Quota, RateLimit, Server};
+    use ModelErrorKind::{Capacity, Quota, RateLimit, Server};
     let asked = report.retry_delay().or(header).max(header);
     if has_limit_zero(&report.message)
         || report.label.contains("insufficient_quota")
@@ -106,7 +106,7 @@ fn busy(status: u16, report: &Report, header: Option<Duration>) -> (ModelErrorKi
             .iter()
             .any(|text| report.message.contains(text))
     {
-        return (Server, asked);
+        return (Capacity, asked);
     }
     let asked = asked.or_else(|| delay_in_text(&report.message));
     let ordinary = if status == 429 { RateLimit } else { Server };

@@ -9,14 +9,16 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use convoke_models::{FakeMode, FakeScript, Options, Provider, connect_llm};
+//! use convoke_models::{Catalog, FakeMode, FakeScript, Provider, Registry, connect_llm};
 //!
 //! let script = FakeScript::embedded(
 //!     r#"{"method":"generateContentStream","response":[{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}]}]}"#,
 //!     true,
 //! )?;
-//! let llm = connect_llm(Options::new(Provider::Fake { script: Arc::new(script), mode: FakeMode::Strict }), "auto")?;
-//! assert_eq!(convoke_adk::Llm::model(&llm), "gemini-3-flash-preview");
+//! let provider = Provider::Fake { script: Arc::new(script), mode: FakeMode::Strict };
+//! let registry = Registry::new("gemini", provider);
+//! let llm = connect_llm(&registry, Arc::new(Catalog::new(&registry)), "auto")?;
+//! assert_eq!(convoke_adk::Llm::model(&llm), "gemini-3-pro-preview");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -24,6 +26,7 @@
 //! health, export telemetry. Its [`tracing`] events are listed in [`observe`].
 
 pub mod catalog;
+pub mod chain;
 mod connect;
 mod credential;
 pub mod error;
@@ -34,10 +37,12 @@ mod llm;
 pub mod observe;
 mod providers;
 pub mod record;
+mod registry;
 pub mod retry;
 mod sse;
 mod stream_check;
 
+pub use catalog::{Catalog, CatalogError, ConfigKey, ModelName};
 pub use connect::{ConnectError, Options, Provider, connect, connect_llm};
 pub use credential::{Credential, CredentialSource, Fetched};
 pub use fake::{FakeGenerator, FakeMode, FakeScript, FakeScriptError};
@@ -49,4 +54,5 @@ pub use llm::{GeneratorLlm, LlmOptions, RetryListener};
 pub use providers::anthropic::{AnthropicAuth, AnthropicOptions};
 pub use providers::gemini::{GeminiAuth, GeminiOptions};
 pub use providers::openai::OpenAiOptions;
+pub use registry::{Connections, Registry};
 pub use retry::{Backoff, RetryNotice, RetryPolicy, retry_with_backoff};

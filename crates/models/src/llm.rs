@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog;
+use crate::catalog::{Catalog, ConfigKey};
 use crate::generator::{ContentGenerator, GenerateResponse, ResponseStream, cancelled};
 use crate::retry::{Backoff, RetryNotice, RetryPolicy, entropy, retry_with_backoff, wait};
 use crate::stream_check::{Fault, StreamCheck};
@@ -34,8 +34,8 @@ pub struct LlmOptions {
     pub retry: RetryPolicy,
     /// For streams that break or say nothing.
     pub stream_retry: RetryPolicy,
-    /// Whether open generation parameters are filled by [`catalog::with_chat_defaults`].
-    pub chat_defaults: bool,
+    /// Fills open generation parameters with those of a conversation; `None` leaves them open.
+    pub chat_defaults: Option<Arc<Catalog>>,
     /// Told before each wait.
     pub on_retry: Option<RetryListener>,
 }
@@ -46,7 +46,6 @@ impl fmt::Debug for LlmOptions {
             .field("model", &self.model)
             .field("retry", &self.retry)
             .field("stream_retry", &self.stream_retry)
-            .field("chat_defaults", &self.chat_defaults)
             .finish_non_exhaustive()
     }
 }
@@ -59,7 +58,7 @@ impl LlmOptions {
             model: model.into(),
             retry: RetryPolicy::default(),
             stream_retry: RetryPolicy::for_streams(),
-            chat_defaults: true,
+            chat_defaults: Some(Arc::new(Catalog::gemini())),
             on_retry: None,
         }
     }
@@ -159,8 +158,9 @@ impl Llm for GeneratorLlm {
     ) -> BoxStream<'static, Result<LlmResponse, ModelError>> {
         let llm = self.clone();
         let mut request = self.named(request);
-        if self.options.chat_defaults {
-            request.config = catalog::with_chat_defaults(&request.model, request.config);
+        if let Some(catalog) = &self.options.chat_defaults {
+            let model = catalog.resolve(&request.model);
+            request.config = catalog.config(&ConfigKey::chat(&request.model), &model, &request.config);
         }
         let mut request = Arc::new(request);
         let answer = async_stream::try_stream! {

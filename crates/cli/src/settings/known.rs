@@ -9,6 +9,7 @@ const KNOWN: &[&str] = &[
     "general.defaultApprovalMode",
     "model.maxSessionTurns",
     "model.name",
+    "modelConfigs.*",
     "openai.baseUrl",
     "openai.model",
     "output.format",

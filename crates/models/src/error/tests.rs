@@ -2,7 +2,7 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::*;
-use ModelErrorKind::{Auth, BadRequest, NotFound, Other, Quota, RateLimit, Server};
+use ModelErrorKind::{Auth, BadRequest, Capacity, NotFound, Other, Quota, RateLimit, Server};
 
 fn refused(status: u16, body: &Value) -> (ModelErrorKind, Option<u64>) {
     let body = body.to_string();
@@ -66,8 +66,8 @@ fn google_quotas() {
         (google("limit: 0.5", &json!([])), (RateLimit, None)),
         (google("Please retry in 12.5s.", &json!([])), (RateLimit, Some(12_500))),
         (google("Please retry in 400s", &json!([])), (Quota, Some(400_000))),
-        (google("m", &json!([reason("MODEL_CAPACITY_EXHAUSTED")])), (Server, None)),
-        (google("You have exhausted your capacity on this model.", &json!([])), (Server, None)),
+        (google("m", &json!([reason("MODEL_CAPACITY_EXHAUSTED")])), (Capacity, None)),
+        (google("You have exhausted your capacity on this model.", &json!([])), (Capacity, None)),
         (google("m", &json!([reason("QUOTA_EXHAUSTED")])), (Quota, None)),
     ] {
         assert_eq!(refused(429, &body), expected, "{body}");
