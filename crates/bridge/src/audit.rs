@@ -1,8 +1,9 @@
 //! Who decided what, when and why: records of the mediator, the last of them kept in memory.
 //!
-//! One record per request, vote, refused vote, resolution and expiry. Late votes and votes on unknown requests are not
-//! audited: anyone could fill the ring with them. The shell writes the records to disk. Source: daemon specification
-//! §f.8.
+//! One record per request, vote, refused vote, resolution and expiry, and per request that could not be asked. Calls
+//! that are no votes (an option that was not offered, an id that is not registered), late votes and votes on unknown
+//! requests are not audited: anyone could fill the ring with them. The shell writes the records to disk. Source: daemon
+//! specification §f.8.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,10 @@ pub struct AuditRecord {
     pub originator_client_id: Option<ClientId>,
     /// The policy it was issued under, by its wire name.
     pub policy: &'static str,
+    /// What was asked, exactly: `sha256:` and the hex digest of the canonical JSON of `{options, sessionId, toolCall}`
+    /// as in its `permission_request`. Whoever saw the frame can compute it, so a signature over it says what was
+    /// approved. See [`crate::action_digest`].
+    pub action_digest: Arc<str>,
     /// What happened.
     pub event: AuditEvent,
 }
@@ -43,8 +48,18 @@ pub enum AuditEvent {
         voters_at_issue: Arc<[ClientId]>,
         /// When.
         issued_at_ms: u64,
+        /// When it expires; absent if it waits for ever.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expires_at_ms: Option<u64>,
         /// What may be voted for.
         allowed_option_ids: Vec<String>,
+    },
+    /// It was answered at once, with a cancellation or an error: nobody was asked.
+    #[serde(rename = "permission.not_asked")]
+    NotAsked {
+        /// `session_not_found`, `session_closing`, `repeated_request_id`, `too_many_pending` or
+        /// `cancel_sentinel_collision`.
+        reason: &'static str,
     },
     /// A vote counted, or was a repetition of one that counts.
     #[serde(rename = "permission.voted")]
@@ -66,8 +81,9 @@ pub enum AuditEvent {
         /// The voter.
         #[serde(skip_serializing_if = "Option::is_none")]
         client_id: Option<ClientId>,
-        /// The choice.
-        option_id: String,
+        /// The choice; absent for a vote to cancel.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        option_id: Option<String>,
         /// Whether the voter sat at this machine.
         from_loopback: bool,
         /// `designated_mismatch` or `remote_not_allowed`.
@@ -135,14 +151,20 @@ pub enum DecisionReason {
         #[serde(skip_serializing_if = "Option::is_none")]
         resolver_client_id: Option<ClientId>,
     },
-    /// A vote to cancel, which every policy allows.
+    /// A vote to cancel, which every policy allows unless [`crate::BridgeOptions::cancel`] narrows it.
     VoterCancelled {
         /// Whose; absent if anonymous.
         #[serde(skip_serializing_if = "Option::is_none")]
         resolver_client_id: Option<ClientId>,
     },
-    /// The turn was cancelled or ended, or the agent withdrew the request.
-    AgentCancelled,
+    /// Its turn is over, or the agent withdrew it.
+    AgentCancelled {
+        /// `withdrawn`, `turn_cancelled`, `turn_ended` or `prompt_deadline`.
+        cause: &'static str,
+        /// Who cancelled the turn; absent if anonymous, or if nobody did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        client_id: Option<ClientId>,
+    },
     /// No one decided.
     Timeout {
         /// When it was issued.
@@ -153,7 +175,13 @@ pub enum DecisionReason {
         fired_at_ms: u64,
     },
     /// The session ended.
-    SessionClosed,
+    SessionClosed {
+        /// `client_close`, `agent_gone` or `daemon_shutdown`.
+        cause: &'static str,
+        /// Who closed it; absent if anonymous, or if nobody did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        client_id: Option<ClientId>,
+    },
 }
 
 /// The last audit records, oldest first.

@@ -5,22 +5,21 @@
 //!
 //! Invariants: I1 each call is answered exactly once. I2 starting and live sessions together obey their limits. I3 a
 //! workspace's shared session is live or starting, and there is one at most. I4 every stream belongs to one live
-//! session. I5 a pending request belongs to a live session.
+//! session. I5 a pending request belongs to a live session. I6 what is due is known without asking every session.
 
 mod query;
 mod starts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoke_protocol::{ClientId, SessionId};
 use convoke_stdx::{Now, Tick};
 
 use crate::audit::AuditRing;
 use crate::contract::{
-    AgentKey, Answer, CallId, Caller, CancelReason, Input, LogLevel, Output, ReplyKey, Resolution, SubscribeRequest,
-    SubscriberId,
+    AgentKey, Answer, CallId, Caller, CancelReason, Input, LogLevel, Output, Resolution, SubscribeRequest, SubscriberId,
 };
-use crate::mediator::Mediator;
+use crate::mediator::{Issue, Mediator};
 use crate::options::BridgeOptions;
 use crate::refusal::Refusal;
 use crate::session::{Cause, Fate, NewPrompt, Session, Step};
@@ -37,6 +36,8 @@ pub struct Bridge {
     shared: BTreeMap<String, SessionId>,
     starts: Starts,
     streams: BTreeMap<SubscriberId, SessionId>,
+    /// When which session is due, each as its `indexed` says; the mediator keeps the times of its requests itself.
+    due: BTreeSet<(Tick, SessionId)>,
     mediator: Mediator,
     audit: AuditRing,
     draining: bool,
@@ -51,6 +52,7 @@ impl Bridge {
             shared: BTreeMap::new(),
             starts: Starts::default(),
             streams: BTreeMap::new(),
+            due: BTreeSet::new(),
             mediator: Mediator::new(&options),
             audit: AuditRing::new(options.limits.audit_records),
             draining: false,
@@ -67,10 +69,11 @@ impl Bridge {
         // Streams end in many places; here is the one place that lets go of them.
         for output in out.iter().skip(begin) {
             if let Output::EndStream { subscriber } | Output::Evict { subscriber, .. } = output
-                && let Some(session) = self.streams.remove(subscriber)
-                && let Some(session) = self.sessions.get_mut(&session)
+                && let Some(id) = self.streams.remove(subscriber)
+                && let Some(session) = self.sessions.get_mut(&id)
             {
                 session.stream_closed(now);
+                self.reindex(&id);
             }
         }
     }
@@ -95,7 +98,9 @@ impl Bridge {
                 if let Some(session) = self.stream(subscriber) {
                     session.bus_mut().unsubscribe(subscriber);
                     session.stream_closed(now);
-                    self.streams.remove(&subscriber);
+                }
+                if let Some(id) = self.streams.remove(&subscriber) {
+                    self.reindex(&id);
                 }
             }
             Input::Drained { subscriber, frames, bytes } => {
@@ -150,9 +155,9 @@ impl Bridge {
                 self.tell(now, &session, out, |session, step| session.update(step, update));
             }
             Input::PermissionRequested { session, request, reply, tool_call, options } => {
-                self.ask(now, &session, reply, out, |session, step| {
-                    session.ask(step, request, reply, tool_call, options);
-                });
+                let (prompt_id, originator, voters) = (None, None, [].into());
+                let issue = Issue { request, reply, prompt_id, originator, voters, tool_call, options };
+                self.ask(now, &session, issue, out);
             }
             Input::PermissionWithdrawn { reply } => {
                 if let Some((session, request)) = self.mediator.awaited(reply) {
@@ -187,17 +192,35 @@ impl Bridge {
         let session = self.sessions.get_mut(id)?;
         let mut step = Step { now, options: &self.options, mediator: &mut self.mediator, audit: &mut self.audit, out };
         let fate = act(session, &mut step);
-        if fate == Fate::Gone {
-            self.forget(id);
+        match fate {
+            Fate::Lives => self.reindex(id),
+            Fate::Gone => self.forget(id),
         }
         Some(fate)
     }
 
     fn forget(&mut self, id: &SessionId) {
-        if let Some(session) = self.sessions.remove(id)
-            && self.shared.get(session.workspace()) == Some(id)
-        {
+        let Some(session) = self.sessions.remove(id) else { return };
+        if let Some(tick) = session.indexed {
+            self.due.remove(&(tick, id.clone()));
+        }
+        if self.shared.get(session.workspace()) == Some(id) {
             self.shared.remove(session.workspace());
+        }
+    }
+
+    /// Notes when a session is due now. To be called after everything that a session was part of.
+    fn reindex(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let next = session.next_deadline(&self.options, &self.mediator);
+        if next == session.indexed {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut session.indexed, next) {
+            self.due.remove(&(before, id.clone()));
+        }
+        if let Some(next) = next {
+            self.due.insert((next, id.clone()));
         }
     }
 
@@ -243,8 +266,11 @@ impl Bridge {
             Ok(()) => {
                 let before = self.streams.insert(request.subscriber, id.clone());
                 // The shell named a stream of another session again: the old one must not stay behind.
-                if let Some(session) = before.filter(|before| before != id).and_then(|id| self.sessions.get_mut(&id)) {
-                    session.bus_mut().unsubscribe(request.subscriber);
+                if let Some(before) = before.filter(|before| before != id) {
+                    if let Some(session) = self.sessions.get_mut(&before) {
+                        session.bus_mut().unsubscribe(request.subscriber);
+                    }
+                    self.reindex(&before);
                 }
             }
             Err(refusal) => out.push(Output::Answer { call, answer: Err(refusal) }),
@@ -256,14 +282,8 @@ impl Bridge {
     }
 
     /// A permission request, whose reply key is answered exactly once wherever it ends up.
-    fn ask(
-        &mut self,
-        now: Now,
-        id: &SessionId,
-        reply: ReplyKey,
-        out: &mut Vec<Output>,
-        act: impl FnOnce(&mut Session, &mut Step<'_>),
-    ) {
+    fn ask(&mut self, now: Now, id: &SessionId, issue: Issue, out: &mut Vec<Output>) {
+        let reply = issue.reply;
         if self.mediator.awaits(reply) {
             out.push(Output::Log {
                 level: LogLevel::Warn,
@@ -271,11 +291,10 @@ impl Bridge {
             });
             return;
         }
-        let asked = self.with_session(now, id, out, |session, step| {
-            act(session, step);
-            Fate::Lives
-        });
-        if asked.is_none() {
+        if self.sessions.contains_key(id) {
+            self.tell(now, id, out, |session, step| session.ask(step, issue));
+        } else {
+            self.mediator.record_unasked(&issue, "session_not_found", id, now, (&mut self.audit, out));
             out.push(Output::Resolve { reply, resolution: Resolution::Cancelled(CancelReason::SessionClosed) });
         }
     }
@@ -333,8 +352,7 @@ impl Bridge {
     /// When [`Input::Tick`] is due: the earliest of permission timeouts, prompt deadlines, close graces and idle ends.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        let sessions = self.sessions.values();
-        let session = sessions.filter_map(|session| session.next_deadline(&self.options, &self.mediator)).min();
+        let session = self.due.first().map(|(tick, _)| *tick);
         [self.mediator.next_deadline(), session].into_iter().flatten().min()
     }
 
@@ -342,12 +360,10 @@ impl Bridge {
         while let Some((session, request)) = self.mediator.due(now.tick) {
             self.tell(now, &session, out, |session, step| session.expire(step, &request));
         }
-        let due = |session: &Session| {
-            session.next_deadline(&self.options, &self.mediator).is_some_and(|deadline| deadline <= now.tick)
-        };
-        let ids: Vec<SessionId> =
-            self.sessions.iter().filter(|(_, session)| due(session)).map(|(id, _)| id.clone()).collect();
-        for id in ids {
+        // Taken out beforehand: what becomes due by this is due at the next tick.
+        let due: Vec<SessionId> =
+            self.due.iter().take_while(|(tick, _)| *tick <= now.tick).map(|(_, id)| id.clone()).collect();
+        for id in due {
             let _ = self.with_session(now, &id, out, |session, step| session.tick(step));
         }
     }
@@ -374,6 +390,10 @@ impl Bridge {
         assert!(self.streams.values().all(|id| self.sessions.contains_key(id)), "I4: stream of a dead session");
         let pending: usize = self.sessions.keys().map(|id| self.mediator.pending_on(id)).sum();
         assert_eq!(pending, self.mediator.pending_count(), "I5: request of a dead session");
+        let due = |(id, session): (&SessionId, &Session)| {
+            Some((session.next_deadline(&self.options, &self.mediator)?, id.clone()))
+        };
+        assert_eq!(self.sessions.iter().filter_map(due).collect::<BTreeSet<_>>(), self.due, "I6: due");
         self.sessions.values().for_each(|session| session.check_invariants(&self.mediator));
         self.starts.check_invariants(limits);
         self.mediator.check_invariants();

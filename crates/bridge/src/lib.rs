@@ -52,6 +52,7 @@
 //! assert_eq!(bridge.counts().sessions, 1);
 //! ```
 
+mod action_digest;
 mod audit;
 mod bridge;
 mod clients;
@@ -65,6 +66,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+pub use action_digest::action_digest;
 pub use audit::{AuditEvent, AuditRecord, AuditResolution, DecisionReason};
 pub use bridge::{AgentOf, Bridge, Counts, Journal};
 pub use contract::{

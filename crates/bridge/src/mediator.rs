@@ -12,11 +12,12 @@
 //! Invariants: I1 each reply key is answered exactly once. I2 a request is pending or remembered, never both. I3 every
 //! pending request with a timeout has exactly one deadline, and no deadline lacks its request. I4 pending per session
 //! and remembered in all obey their bounds. I5 no vote outside of the captured voters counts, and a pending ballot is
-//! undecided. I6 the order inside a resolution is: out of pending, `permission_resolved`, remembered, audited,
+//! undecided; what its members were told of the chance of a quorum is so. I6 the order inside a resolution is: out of pending, `permission_resolved`, remembered, audited,
 //! answered.
 
 mod pending;
 mod policy;
+mod stage;
 #[cfg(test)]
 mod tests;
 
@@ -24,33 +25,28 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use convoke_protocol::daemon::FrameKind;
-use convoke_protocol::daemon::capability::PermissionPolicy;
+use convoke_protocol::daemon::capability::{CancelRule, PermissionPolicy};
 use convoke_protocol::daemon::dto::PendingInteraction;
 use convoke_protocol::{ClientId, PromptId, RequestId, SessionId};
 use convoke_stdx::{Now, Tick};
 use serde_json::{Map, Value, json};
 
-use crate::audit::{AuditEvent, AuditRecord, AuditResolution, AuditRing, DecisionReason};
-use crate::contract::{Caller, CancelReason, LogLevel, Output, ReplyKey, Resolution, VoteChoice};
-use crate::event_bus::{Draft, EventBus};
+use crate::action_digest::action_digest;
+use crate::audit::{AuditEvent, AuditResolution, AuditRing, DecisionReason};
+use crate::contract::{Caller, CancelReason, Output, ReplyKey, Resolution, VoteChoice};
+use crate::event_bus::Draft;
 use crate::options::BridgeOptions;
-use crate::refusal::Refusal;
-use pending::Pending;
-use policy::{Ballot, Verdict, quorum};
+use crate::refusal::{ForbiddenReason, Refusal};
+use pending::{Pending, Wait};
+use policy::{Ballot, Standing, Verdict, quorum};
+use stage::{Ending, Subject};
+
+pub(crate) use stage::{Stage, Withdrawal};
 
 /// The option id that no agent may offer and no client may send: inside, it once stood for cancelling.
 pub(crate) const CANCEL_SENTINEL: &str = "__cancelled__";
 
-/// What a resolution writes to, all of it belonging to the request's session or to the bridge.
-pub(crate) struct Stage<'a> {
-    pub(crate) now: Now,
-    pub(crate) session: &'a SessionId,
-    pub(crate) bus: &'a mut EventBus,
-    pub(crate) audit: &'a mut AuditRing,
-    pub(crate) out: &'a mut Vec<Output>,
-}
-
-/// A request as the agent made it, with what the session knows about it.
+/// A request as the agent made it; the turn, its originator and the voters are the session's to fill in.
 pub(crate) struct Issue {
     pub(crate) request: RequestId,
     pub(crate) reply: ReplyKey,
@@ -66,24 +62,14 @@ pub(crate) struct Vote<'a> {
     pub(crate) addressed: Option<&'a SessionId>,
     pub(crate) request: &'a RequestId,
     pub(crate) caller: &'a Caller,
-    /// Whether the caller's id is registered on the request's session; anonymous is not.
-    pub(crate) registered: bool,
     pub(crate) choice: VoteChoice,
-}
-
-/// Why requests end without a choice, seen from outside of the mediator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Withdrawal {
-    /// The turn was cancelled or ended, or the agent gave up.
-    Agent,
-    /// The session ended.
-    Session,
 }
 
 #[derive(Debug)]
 pub(crate) struct Mediator {
     policy: PermissionPolicy,
     quorum: Option<usize>,
+    cancel: CancelRule,
     timeout_ms: Option<u64>,
     pending_max: usize,
     resolved_max: usize,
@@ -94,6 +80,15 @@ pub(crate) struct Mediator {
     deadlines: BTreeSet<(Tick, RequestId)>,
     resolved: BTreeMap<RequestId, Resolved>,
     resolved_order: VecDeque<RequestId>,
+    /// Notes that the operator had already; they say the same each time.
+    noted: Noted,
+}
+
+/// What the operator was told once.
+#[derive(Debug, Default)]
+struct Noted {
+    unanimity: bool,
+    no_timeout: bool,
 }
 
 /// What is remembered of a decided request: enough to tell a late voter.
@@ -109,6 +104,7 @@ impl Mediator {
         Self {
             policy: options.policy,
             quorum: options.quorum,
+            cancel: options.cancel,
             timeout_ms: options.permission_timeout.map(|t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX)),
             pending_max: options.limits.pending_permissions,
             resolved_max: options.limits.resolved_permissions,
@@ -118,6 +114,7 @@ impl Mediator {
             deadlines: BTreeSet::new(),
             resolved: BTreeMap::new(),
             resolved_order: VecDeque::new(),
+            noted: Noted::default(),
         }
     }
 
@@ -159,10 +156,10 @@ impl Mediator {
     }
 
     /// The pending requests of a session for a reader who did not see them asked, oldest first.
-    pub(crate) fn unseen<'a>(&'a self, session: &SessionId) -> impl Iterator<Item = (u64, Draft)> + use<'a> {
+    pub(crate) fn unseen<'a>(&'a self, session: &SessionId, now: Now) -> impl Iterator<Item = (u64, Draft)> + use<'a> {
         let requests = self.by_session.get(session).map(Vec::as_slice).unwrap_or_default();
         let pending = requests.iter().filter_map(|id| Some((id, self.pending.get(id)?)));
-        pending.map(|(id, pending)| (pending.frame_id, pending.announcement(id)))
+        pending.map(move |(id, pending)| (pending.frame_id, pending.repetition(id, now)))
     }
 
     /// The pending requests of a session for clients that poll, oldest first.
@@ -176,61 +173,99 @@ impl Mediator {
     /// That its session is live and not closing is checked before.
     pub(crate) fn request(&mut self, issue: Issue, stage: &mut Stage<'_>) {
         let (reply, session) = (issue.reply, stage.session);
+        let cancelled = Resolution::Cancelled(CancelReason::AgentCancelled);
         if self.session_of(&issue.request).is_some() {
             stage.warn(format!("permission {} (session {session}) was issued before; cancelled", issue.request));
-            stage.resolve(reply, Resolution::Cancelled(CancelReason::AgentCancelled));
-            return;
+            return self.turn_away(&issue, "repeated_request_id", cancelled, stage);
         }
         // A broken agent must not fill memory; what it can't ask it may not do.
         if self.pending_on(session) >= self.pending_max {
             let text =
                 format!("session {session} has {} pending permission requests; one more cancelled", self.pending_max);
             stage.warn(text);
-            stage.resolve(reply, Resolution::Cancelled(CancelReason::AgentCancelled));
-            return;
+            return self.turn_away(&issue, "too_many_pending", cancelled, stage);
         }
         let mut allowed: Vec<String> = Vec::new();
         for option in &issue.options {
             match option.get("optionId").and_then(Value::as_str) {
                 // An agent may not disguise cancelling as one of its options.
-                Some(CANCEL_SENTINEL) => return stage.resolve(reply, Resolution::SentinelCollision),
+                Some(CANCEL_SENTINEL) => {
+                    stage.warn(format!(
+                        "permission {} (session {session}) offers {CANCEL_SENTINEL}; refused",
+                        issue.request
+                    ));
+                    let collision = Resolution::SentinelCollision;
+                    return self.turn_away(&issue, "cancel_sentinel_collision", collision, stage);
+                }
                 Some(id) if !id.is_empty() && !allowed.iter().any(|known| known == id) => allowed.push(id.to_owned()),
                 Some(_) | None => {}
             }
         }
+        let digest = action_digest(session, &issue.tool_call, &issue.options).into();
         let ballot = Ballot {
             policy: self.policy,
+            cancel: self.cancel,
             originator: issue.originator,
             quorum: quorum(issue.voters.len(), self.quorum),
             voters: issue.voters,
             options: allowed,
             votes: BTreeMap::new(),
         };
-        let deadline = self.timeout_ms.map(|ms| Tick(stage.now.tick.0.saturating_add(ms)));
+        let wait = Wait::from(stage.now, self.timeout_ms);
         let mut pending = Pending {
             session: session.clone(),
             reply,
             prompt_id: issue.prompt_id,
             ballot,
+            told: Standing::Open,
+            digest,
             issued: stage.now,
-            deadline,
+            wait,
             frame_id: 0,
             tool_call: issue.tool_call,
             options: issue.options,
         };
         pending.frame_id = stage.publish(pending.announcement(&issue.request));
-        stage.record(&issue.request, &pending.ballot, pending.requested());
+        stage.record(&issue.request, &pending, pending.requested());
         self.note_electorate(&issue.request, &pending.ballot, stage);
+        if wait == Wait::ForEver && !std::mem::replace(&mut self.noted.no_timeout, true) {
+            stage.info(format!("permission {}: the timeout is switched off, so requests wait for ever", issue.request));
+        }
         self.by_session.entry(session.clone()).or_default().push(issue.request.clone());
         self.by_reply.insert(reply, issue.request.clone());
-        if let Some(deadline) = deadline {
+        if let Some(deadline) = wait.deadline() {
             self.deadlines.insert((deadline, issue.request.clone()));
         }
         self.pending.insert(issue.request, pending);
     }
 
-    /// Tells the operator, once per request, what may surprise in a consensus.
-    fn note_electorate(&self, request: &RequestId, ballot: &Ballot, stage: &mut Stage<'_>) {
+    /// Answers a request that can't be asked.
+    fn turn_away(&self, issue: &Issue, reason: &'static str, resolution: Resolution, stage: &mut Stage<'_>) {
+        self.record_unasked(issue, reason, stage.session, stage.now, (stage.audit, stage.out));
+        stage.resolve(issue.reply, resolution);
+    }
+
+    /// The record of a request that nobody was asked.
+    pub(crate) fn record_unasked(
+        &self,
+        issue: &Issue,
+        reason: &'static str,
+        session: &SessionId,
+        now: Now,
+        (audit, out): (&mut AuditRing, &mut Vec<Output>),
+    ) {
+        let subject = Subject {
+            request: &issue.request,
+            session,
+            originator: issue.originator.as_ref(),
+            policy: self.policy.name(),
+            digest: action_digest(session, &issue.tool_call, &issue.options).into(),
+        };
+        subject.record(now, AuditEvent::NotAsked { reason }, audit, out);
+    }
+
+    /// Tells the operator what may surprise in a consensus.
+    fn note_electorate(&mut self, request: &RequestId, ballot: &Ballot, stage: &mut Stage<'_>) {
         if ballot.policy != PermissionPolicy::Consensus {
             return;
         }
@@ -241,9 +276,11 @@ impl Mediator {
             ));
         } else if self.quorum.is_some_and(|wanted| wanted > quorum) {
             stage.warn(format!("permission {request}: the quorum is capped to the {voters} clients present"));
-        } else if voters >= 2 && quorum == voters {
+        } else if voters == 2 && self.quorum.is_none() && !std::mem::replace(&mut self.noted.unanimity, true) {
+            let split = if self.timeout_ms.is_some() { "waits for the timeout" } else { "waits for ever" };
             stage.info(format!(
-                "permission {request}: all {voters} clients must agree; split votes wait for the timeout"
+                "permission {request}: of two clients both must agree, so a split vote {split} unless one of them moves; \
+                 with policy.consensusQuorum 1 the first vote decides"
             ));
         }
     }
@@ -264,15 +301,18 @@ impl Mediator {
             return self.late_vote(&vote, unknown(), stage);
         };
         // Past this point the voter may know that the request exists: it is being announced to all subscribers.
-        if let Some(client) = vote.caller.client.clone().filter(|_| !vote.registered) {
+        if let Some(client) = vote.caller.client.clone().filter(|client| !stage.clients.contains(client)) {
             return Err(Refusal::InvalidClientId { session: stage.session.clone(), client });
         }
         let (option_id, extras) = match vote.choice {
             // Before the policy, deliberately: anyone who can reach the daemon can stop the agent, no one can make it
-            // go on by stopping it.
+            // go on by stopping it. Unless the operator wants it otherwise.
             VoteChoice::Cancelled => {
+                if let Err(reason) = pending.ballot.may_cancel(vote.caller) {
+                    return Err(refuse(request, pending, vote.caller, None, reason, stage));
+                }
                 let client = vote.caller.client.clone();
-                stage.record(request, &pending.ballot, voted(vote.caller, None, "resolved"));
+                stage.record(request, pending, voted(vote.caller, None, "resolved"));
                 let reason = DecisionReason::VoterCancelled { resolver_client_id: client.clone() };
                 let ending =
                     Ending { resolution: Resolution::Cancelled(CancelReason::AgentCancelled), reason, voter: client };
@@ -288,7 +328,7 @@ impl Mediator {
         }
         match pending.ballot.cast(vote.caller, &option_id) {
             Verdict::Decides(reason) => {
-                stage.record(request, &pending.ballot, voted(vote.caller, Some(option_id.clone()), "resolved"));
+                stage.record(request, pending, voted(vote.caller, Some(option_id.clone()), "resolved"));
                 let voter = vote.caller.client.clone();
                 self.end(
                     request,
@@ -298,24 +338,26 @@ impl Mediator {
                 Ok(())
             }
             Verdict::Counts => {
-                stage.record(request, &pending.ballot, voted(vote.caller, Some(option_id), "recorded"));
-                let draft = pending.progress(request);
-                stage.publish(draft);
+                stage.record(request, pending, voted(vote.caller, Some(option_id), "recorded"));
+                if !judge_standing(request, pending, stage) {
+                    stage.publish(pending.progress(request));
+                }
                 Ok(())
             }
             // No event: else a client could flood the stream with one vote.
             Verdict::Repeats => {
-                stage.record(request, &pending.ballot, voted(vote.caller, Some(option_id), "recorded"));
+                stage.record(request, pending, voted(vote.caller, Some(option_id), "recorded"));
                 Ok(())
             }
-            Verdict::Forbidden(reason) => {
-                let client_id = vote.caller.client.clone();
-                let from_loopback = vote.caller.loopback;
-                let draft = pending.refusal(request, client_id.as_ref(), reason.name());
-                stage.publish(draft);
-                let event = AuditEvent::Forbidden { client_id, option_id, from_loopback, reason: reason.name() };
-                stage.record(request, &pending.ballot, event);
-                Err(Refusal::Forbidden { session: stage.session.clone(), request: request.clone(), reason })
+            Verdict::Forbidden(reason) => Err(refuse(request, pending, vote.caller, Some(option_id), reason, stage)),
+        }
+    }
+
+    /// A member has left: a quorum that was in reach may not be any more, and then everybody is told.
+    pub(crate) fn member_left(&mut self, stage: &mut Stage<'_>) {
+        for request in self.by_session.get(stage.session).map(Vec::as_slice).unwrap_or_default() {
+            if let Some(pending) = self.pending.get_mut(request) {
+                judge_standing(request, pending, stage);
             }
         }
     }
@@ -324,7 +366,8 @@ impl Mediator {
     fn late_vote(&self, vote: &Vote<'_>, unknown: Refusal, stage: &mut Stage<'_>) -> Result<(), Refusal> {
         // A decided request is told to members only. For anyone else it is as unknown as one that never was: else
         // request ids from old logs could be tested, and each test would write to everyone's stream.
-        let Some(resolved) = self.resolved.get(vote.request).filter(|_| vote.registered) else {
+        let registered = vote.caller.client.as_ref().is_some_and(|client| stage.clients.contains(client));
+        let Some(resolved) = self.resolved.get(vote.request).filter(|_| registered) else {
             return Err(unknown);
         };
         let request = vote.request.clone();
@@ -346,26 +389,22 @@ impl Mediator {
     /// Ends the request whose time is over.
     pub(crate) fn expire(&mut self, request: &RequestId, stage: &mut Stage<'_>) {
         let Some(pending) = self.pending.get(request) else { return };
-        let timeout_ms = self.timeout_ms.unwrap_or_default();
+        let Wait::Until { timeout_ms, .. } = pending.wait else { return };
         stage.warn(format!("permission {request} (session {}) timed out after {timeout_ms}ms", stage.session));
         let issued_at_ms = pending.issued.wall_ms;
-        stage.record(request, &pending.ballot, AuditEvent::Timeout { issued_at_ms });
+        stage.record(request, pending, AuditEvent::Timeout { issued_at_ms });
         let reason = DecisionReason::Timeout { issued_at_ms, timeout_ms, fired_at_ms: stage.now.wall_ms };
         let ending = Ending { resolution: Resolution::Cancelled(CancelReason::Timeout), reason, voter: None };
         self.end(request, ending, stage);
     }
 
     /// Ends one request without a choice.
-    pub(crate) fn withdraw(&mut self, request: &RequestId, by: Withdrawal, stage: &mut Stage<'_>) {
-        let (cancel, reason) = match by {
-            Withdrawal::Agent => (CancelReason::AgentCancelled, DecisionReason::AgentCancelled),
-            Withdrawal::Session => (CancelReason::SessionClosed, DecisionReason::SessionClosed),
-        };
-        self.end(request, Ending { resolution: Resolution::Cancelled(cancel), reason, voter: None }, stage);
+    pub(crate) fn withdraw(&mut self, request: &RequestId, by: Withdrawal<'_>, stage: &mut Stage<'_>) {
+        self.end(request, Ending::withdrawn(by), stage);
     }
 
     /// Ends the session's requests without a choice, oldest first: all of them, or those of one turn.
-    pub(crate) fn withdraw_all(&mut self, turn: Option<&PromptId>, by: Withdrawal, stage: &mut Stage<'_>) {
+    pub(crate) fn withdraw_all(&mut self, turn: Option<&PromptId>, by: Withdrawal<'_>, stage: &mut Stage<'_>) {
         for request in self.by_session.get(stage.session).cloned().unwrap_or_default() {
             let of_turn = |pending: &Pending| turn.is_none() || pending.prompt_id.as_ref() == turn;
             if self.pending.get(&request).is_some_and(of_turn) {
@@ -376,7 +415,7 @@ impl Mediator {
 
     fn end(&mut self, request: &RequestId, ending: Ending, stage: &mut Stage<'_>) {
         let Some(pending) = self.pending.remove(request) else { return };
-        if let Some(deadline) = pending.deadline {
+        if let Some(deadline) = pending.wait.deadline() {
             self.deadlines.remove(&(deadline, request.clone()));
         }
         self.by_reply.remove(&pending.reply);
@@ -402,10 +441,10 @@ impl Mediator {
             originator: ending.voter,
             data: Value::Object(data),
         });
-        let record = Resolved { session: pending.session, prompt_id: pending.prompt_id, outcome };
-        self.remember(request, record);
+        let session = pending.session.clone();
+        self.remember(request, Resolved { session, prompt_id: pending.prompt_id.clone(), outcome });
         let event = AuditEvent::Resolved { resolution, decision_reason: ending.reason };
-        stage.record(request, &pending.ballot, event);
+        stage.record(request, &pending, event);
         stage.resolve(pending.reply, ending.resolution);
     }
 
@@ -434,7 +473,7 @@ impl Mediator {
         assert_eq!(replies, self.by_reply, "I1: reply keys");
         assert!(self.pending.keys().all(|id| !self.resolved.contains_key(id)), "I2: pending and resolved");
         let deadlines: BTreeSet<_> =
-            self.pending.iter().filter_map(|(id, pending)| Some((pending.deadline?, id.clone()))).collect();
+            self.pending.iter().filter_map(|(id, pending)| Some((pending.wait.deadline()?, id.clone()))).collect();
         assert_eq!(deadlines, self.deadlines, "I3: deadlines");
         let mut listed = 0;
         for (session, requests) in &self.by_session {
@@ -454,61 +493,48 @@ impl Mediator {
     }
 }
 
-/// How one request ends.
-struct Ending {
-    resolution: Resolution,
-    reason: DecisionReason,
-    voter: Option<ClientId>,
-}
-
-impl Ending {
-    /// For clients and for the audit.
-    fn describe(&self) -> (Value, AuditResolution) {
-        let cancelled = |reason| (json!({ "outcome": "cancelled" }), AuditResolution::Cancelled { reason });
-        match &self.resolution {
-            Resolution::Selected { option_id, .. } => (
-                json!({ "outcome": "selected", "optionId": option_id }),
-                AuditResolution::Option { option_id: option_id.clone() },
-            ),
-            Resolution::Cancelled(reason) => cancelled(reason.name()),
-            // Never published, so never ended: refused before it was pending.
-            Resolution::SentinelCollision => cancelled(CancelReason::AgentCancelled.name()),
-        }
-    }
-}
-
 fn voted(caller: &Caller, option_id: Option<String>, outcome: &'static str) -> AuditEvent {
     AuditEvent::Voted { client_id: caller.client.clone(), option_id, from_loopback: caller.loopback, outcome }
 }
 
-impl Stage<'_> {
-    fn publish(&mut self, draft: Draft) -> u64 {
-        self.bus.publish(self.now, draft, self.out)
-    }
+/// Tells everyone, and the audit, of a vote that the policy does not take.
+fn refuse(
+    request: &RequestId,
+    pending: &Pending,
+    caller: &Caller,
+    option_id: Option<String>,
+    reason: ForbiddenReason,
+    stage: &mut Stage<'_>,
+) -> Refusal {
+    let client_id = caller.client.clone();
+    stage.publish(pending.refusal(request, client_id.as_ref(), reason.name()));
+    let event = AuditEvent::Forbidden { client_id, option_id, from_loopback: caller.loopback, reason: reason.name() };
+    stage.record(request, pending, event);
+    Refusal::Forbidden { session: stage.session.clone(), request: request.clone(), reason }
+}
 
-    fn record(&mut self, request: &RequestId, ballot: &Ballot, event: AuditEvent) {
-        let record = AuditRecord {
-            v: 1,
-            recorded_at_ms: self.now.wall_ms,
-            request_id: request.clone(),
-            session_id: self.session.clone(),
-            originator_client_id: ballot.originator.clone(),
-            policy: ballot.policy.name(),
-            event,
-        };
-        self.audit.push(record.clone());
-        self.out.push(Output::Audit(record));
+/// Whether the chance of a quorum is another than the one told last; then everyone is told, and the operator.
+fn judge_standing(request: &RequestId, pending: &mut Pending, stage: &mut Stage<'_>) -> bool {
+    let standing = pending.ballot.standing(|client| stage.clients.contains(client));
+    if standing == pending.told {
+        return false;
     }
-
-    fn resolve(&mut self, reply: ReplyKey, resolution: Resolution) {
-        self.out.push(Output::Resolve { reply, resolution });
+    pending.told = standing;
+    stage.publish(pending.progress(request));
+    let otherwise = match pending.wait {
+        Wait::Until { .. } => "the timeout",
+        Wait::ForEver => "a cancellation, since there is no timeout",
+    };
+    match standing {
+        Standing::Open => {}
+        Standing::Split => stage.info(format!(
+            "permission {request}: the votes are split, no option can get {} unless a vote moves; else it waits for {otherwise}",
+            pending.ballot.quorum
+        )),
+        Standing::Lost => stage.warn(format!(
+            "permission {request}: too many of its voters have left for {} equal votes; it waits for {otherwise}",
+            pending.ballot.quorum
+        )),
     }
-
-    fn info(&mut self, text: String) {
-        self.out.push(Output::Log { level: LogLevel::Info, text });
-    }
-
-    fn warn(&mut self, text: String) {
-        self.out.push(Output::Log { level: LogLevel::Warn, text });
-    }
+    true
 }

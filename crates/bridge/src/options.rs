@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use convoke_protocol::daemon::capability::PermissionPolicy;
+use convoke_protocol::daemon::capability::{CancelRule, PermissionPolicy};
 
 /// How a bridge decides and when it gives up waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct BridgeOptions {
     pub policy: PermissionPolicy,
     /// Votes that consensus needs, instead of ⌊M/2⌋ + 1; capped to the number of voters. Zero counts as one.
     pub quorum: Option<usize>,
+    /// Whose vote to cancel ends a request; captured by each request when it is issued.
+    pub cancel: CancelRule,
     /// How long a permission request waits for its decision; `None` waits for ever.
     pub permission_timeout: Option<Duration>,
     /// How long a turn may run when its prompt names no deadline of its own; `None` is unlimited.
@@ -26,6 +28,7 @@ impl Default for BridgeOptions {
         Self {
             policy: PermissionPolicy::FirstResponder,
             quorum: None,
+            cancel: CancelRule::Any,
             // Split votes and absent voters end here; the peer's 0 leaves them waiting for ever.
             permission_timeout: Some(Duration::from_secs(5 * 60)),
             prompt_deadline: None,

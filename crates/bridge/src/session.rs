@@ -26,8 +26,7 @@ use serde_json::{Map, Value, json};
 use crate::audit::AuditRing;
 use crate::clients::Clients;
 use crate::contract::{
-    AgentKey, CallId, Caller, CancelReason, LogLevel, Output, ReplyKey, Resolution, SessionAnswer, SubscribeRequest,
-    VoteChoice,
+    AgentKey, CallId, Caller, CancelReason, LogLevel, Output, Resolution, SessionAnswer, SubscribeRequest, VoteChoice,
 };
 use crate::event_bus::{Draft, EventBus};
 use crate::mediator::{Issue, Mediator, Stage, Vote, Withdrawal};
@@ -90,6 +89,8 @@ pub(crate) struct Session {
     bus: EventBus,
     last_activity: Tick,
     closing: Option<Closing>,
+    /// Under which time the bridge has it in its index of what is due.
+    pub(crate) indexed: Option<Tick>,
 }
 
 /// A close that waits for the running turn.
@@ -118,6 +119,7 @@ impl Session {
             bus: EventBus::new(birth.epoch, limits.clone()),
             last_activity: now.tick,
             closing: None,
+            indexed: None,
         }
     }
 
@@ -171,8 +173,14 @@ impl Session {
     }
 
     fn with_mediator<T>(&mut self, step: &mut Step<'_>, act: impl FnOnce(&mut Mediator, &mut Stage<'_>) -> T) -> T {
-        let mut stage =
-            Stage { now: step.now, session: &self.id, bus: &mut self.bus, audit: step.audit, out: step.out };
+        let mut stage = Stage {
+            now: step.now,
+            session: &self.id,
+            clients: &self.clients,
+            bus: &mut self.bus,
+            audit: step.audit,
+            out: step.out,
+        };
         act(step.mediator, &mut stage)
     }
 
@@ -214,6 +222,7 @@ impl Session {
             step.log(LogLevel::Info, format!("session {} reaped: its last client left", self.id));
             return self.leave(step, "last_client_detached");
         }
+        self.with_mediator(step, Mediator::member_left);
         Fate::Lives
     }
 
@@ -240,7 +249,7 @@ impl Session {
             "recordingDegraded": false,
         });
         let snapshot = Draft::new(FrameKind::SessionSnapshot, data);
-        self.bus.subscribe(step.now, request, snapshot, step.mediator.unseen(&self.id), step.out);
+        self.bus.subscribe(step.now, request, snapshot, step.mediator.unseen(&self.id, step.now), step.out);
         Ok(())
     }
 
@@ -260,36 +269,24 @@ impl Session {
     ) -> Result<(), Refusal> {
         self.open()?;
         self.touch(step.now);
-        let registered = caller.client.as_ref().is_some_and(|client| self.clients.contains(client));
-        let vote = Vote { addressed, request, caller, registered, choice };
+        let vote = Vote { addressed, request, caller, choice };
         self.with_mediator(step, |mediator, stage| mediator.vote(vote, stage))
     }
 
     /// The agent asks for permission.
-    pub(crate) fn ask(
-        &mut self,
-        step: &mut Step<'_>,
-        request: RequestId,
-        reply: ReplyKey,
-        tool_call: Value,
-        options: Vec<Value>,
-    ) {
+    pub(crate) fn ask(&mut self, step: &mut Step<'_>, mut issue: Issue) {
+        let turn = self.queue.running().map(|running| &running.prompt);
+        issue.prompt_id = turn.map(|prompt| prompt.id.clone());
+        issue.originator = turn.and_then(|prompt| prompt.originator.clone());
+        issue.voters = self.clients.snapshot();
         if self.closing.is_some() {
+            let written = (&mut *step.audit, &mut *step.out);
+            step.mediator.record_unasked(&issue, "session_closing", &self.id, step.now, written);
             let resolution = Resolution::Cancelled(CancelReason::SessionClosed);
-            step.out.push(Output::Resolve { reply, resolution });
+            step.out.push(Output::Resolve { reply: issue.reply, resolution });
             return;
         }
         self.touch(step.now);
-        let turn = self.queue.running().map(|running| &running.prompt);
-        let issue = Issue {
-            request,
-            reply,
-            prompt_id: turn.map(|prompt| prompt.id.clone()),
-            originator: turn.and_then(|prompt| prompt.originator.clone()),
-            voters: self.clients.snapshot(),
-            tool_call,
-            options,
-        };
         self.with_mediator(step, |mediator, stage| mediator.request(issue, stage));
     }
 

@@ -249,10 +249,19 @@ impl World {
             session: session.clone(),
             request: request.clone(),
             reply,
-            tool_call: json!({ "toolCallId": "call_1", "title": "touch x", "kind": "execute", "rawInput": { "command": "touch x" } }),
+            tool_call: self.tool_call(),
             options,
         });
         (request, reply)
+    }
+
+    /// What every request asks for.
+    pub(crate) fn tool_call(&self) -> Value {
+        json!({ "toolCallId": "call_1", "title": "touch x", "kind": "execute", "rawInput": { "command": "touch x" } })
+    }
+
+    pub(crate) fn detach(&mut self, session: &SessionId, client: &ClientId) {
+        self.step(Input::Detach { session: session.clone(), client: Some(client.clone()) });
     }
 
     pub(crate) fn vote(

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use convoke_bridge::BridgeOptions;
-use convoke_protocol::daemon::capability::PermissionPolicy;
+use convoke_protocol::daemon::capability::{CancelRule, PermissionPolicy};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
@@ -143,6 +143,10 @@ pub fn apply_policy(options: &mut BridgeOptions, policy: Option<&Value>) -> Resu
     if let Some(timeout) = policy.get("permissionResponseTimeoutMs") {
         // As JSON, so that a number in quotes is none.
         options.permission_timeout = NumberRule::PERMISSION_TIMEOUT.read_millis_or_off(&timeout.to_string())?;
+    }
+    if let Some(rule) = policy.get("cancel") {
+        options.cancel =
+            rule.as_str().and_then(CancelRule::parse).ok_or_else(|| BootError::InvalidCancelRule(shown(rule)))?;
     }
     let Some(quorum) = policy.get("consensusQuorum") else { return Ok(None) };
     let number = quorum.as_u64().filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok());

@@ -112,7 +112,7 @@ impl Facts {
             "modelServices": [],
             "workspaceCwd": self.workspace,
             "transports": ["rest"],
-            "policy": {"permission": self.bridge.policy.name()},
+            "policy": {"permission": self.bridge.policy.name(), "cancel": self.bridge.cancel.name()},
             "limits": {
                 "maxRegisteredWorkspaces": 1,
                 "maxSessionsPerWorkspace": limits.sessions_per_workspace,

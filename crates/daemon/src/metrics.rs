@@ -240,7 +240,8 @@ impl Tally {
                     metrics.decision.observe(waited.as_secs_f64());
                 }
             }
-            AuditEvent::Timeout { .. } => {}
+            // A timeout has its resolution, too; what was not asked is a fault of the agent and in the log.
+            AuditEvent::NotAsked { .. } | AuditEvent::Timeout { .. } => {}
         }
     }
 }

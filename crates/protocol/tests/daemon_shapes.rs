@@ -105,8 +105,11 @@ fn status() -> SessionStatus {
             request_id: "a94f7c97".into(),
             kind: "permission",
             created_at: "2026-11-21T02:07:50.174Z".into(),
+            expires_at: None,
+            no_expiry_reason: None,
             action,
             options: json!([{ "optionId": "proceed_once", "label": "Allow", "kind": "allow_once" }]),
+            partial_vote: None,
         }],
     }
 }

@@ -251,7 +251,8 @@ impl Bridge {
         if start.shared {
             self.shared.insert(start.workspace, id.clone());
         }
-        self.sessions.insert(id, session);
+        self.sessions.insert(id.clone(), session);
+        self.reindex(&id);
     }
 
     /// The agent has not started a session: everyone who waited is told alike.

@@ -1,13 +1,14 @@
 //! The four ways to decide: what one vote does to one request.
 //!
-//! Knows no session, bus or time. Cancelling is not a vote and never comes here: it works under every policy.
-//! Source: daemon specification, §f.5; the moving vote of consensus is ours, see [`Ballot::cast`].
+//! Knows no session, bus or time. Cancelling is not a vote for an option: it ends the request under every policy, and
+//! only whose it may be is asked here, see [`Ballot::may_cancel`]. Source: daemon specification, §f.5; the moving vote
+//! of consensus is ours, see [`Ballot::cast`], and so is [`Standing`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use convoke_protocol::ClientId;
-use convoke_protocol::daemon::capability::PermissionPolicy;
+use convoke_protocol::daemon::capability::{CancelRule, PermissionPolicy};
 
 use crate::audit::DecisionReason;
 use crate::contract::Caller;
@@ -17,6 +18,7 @@ use crate::refusal::ForbiddenReason;
 #[derive(Debug)]
 pub(crate) struct Ballot {
     pub(super) policy: PermissionPolicy,
+    pub(super) cancel: CancelRule,
     pub(super) originator: Option<ClientId>,
     /// The clients registered at issue. Every policy remembers them, consensus alone asks.
     pub(super) voters: Arc<[ClientId]>,
@@ -40,6 +42,21 @@ pub(super) enum Verdict {
     Forbidden(ForbiddenReason),
 }
 
+/// Whether a consensus can still come about, judged from the votes and from who is still registered.
+///
+/// A member that has left can't come back under its id: its vote stays as it is, and if it gave none it never will.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Some option gets the quorum if the members that are here and have not voted yet all vote for it. Always so under
+    /// the other policies.
+    #[default]
+    Open,
+    /// No option does, but some would if members that are here moved their votes to it.
+    Split,
+    /// Not even if all who are here agreed: only cancelling or the timeout ends the request.
+    Lost,
+}
+
 /// Votes needed among `voters`: the override, capped so that it can be reached, else ⌊M/2⌋ + 1.
 pub(super) fn quorum(voters: usize, wanted: Option<usize>) -> usize {
     match wanted {
@@ -53,32 +70,51 @@ impl Ballot {
     ///
     /// Under consensus a client that votes again moves its vote; the same option again changes nothing.
     pub(super) fn cast(&mut self, caller: &Caller, option: &str) -> Verdict {
-        match self.policy {
-            PermissionPolicy::FirstResponder => self.first_responder(caller),
-            PermissionPolicy::Designated => match (&self.originator, &caller.client) {
-                // An anonymous prompt designates no one: without this it could never be decided.
-                (None, _) => self.first_responder(caller),
-                (Some(originator), Some(voter)) if originator == voter => {
-                    Verdict::Decides(DecisionReason::DesignatedOriginator { originator_client_id: originator.clone() })
-                }
-                (Some(_), _) => Verdict::Forbidden(ForbiddenReason::DesignatedMismatch),
+        if let Err(reason) = self.admits(caller) {
+            return Verdict::Forbidden(reason);
+        }
+        let resolver_client_id = caller.client.clone();
+        match (self.policy, &self.originator) {
+            (PermissionPolicy::Consensus, _) => match &caller.client {
+                Some(voter) => self.count(voter, option),
+                None => Verdict::Forbidden(ForbiddenReason::DesignatedMismatch),
             },
-            PermissionPolicy::Consensus => self.consensus(caller, option),
-            PermissionPolicy::LocalOnly if caller.loopback => {
-                Verdict::Decides(DecisionReason::LocalOnlyLoopback { resolver_client_id: caller.client.clone() })
+            (PermissionPolicy::Designated, Some(originator)) => {
+                Verdict::Decides(DecisionReason::DesignatedOriginator { originator_client_id: originator.clone() })
             }
-            PermissionPolicy::LocalOnly => Verdict::Forbidden(ForbiddenReason::RemoteNotAllowed),
+            (PermissionPolicy::LocalOnly, _) => {
+                Verdict::Decides(DecisionReason::LocalOnlyLoopback { resolver_client_id })
+            }
+            (PermissionPolicy::Designated, None) | (PermissionPolicy::FirstResponder, _) => {
+                Verdict::Decides(DecisionReason::FirstResponder { resolver_client_id })
+            }
         }
     }
 
-    fn first_responder(&self, caller: &Caller) -> Verdict {
-        Verdict::Decides(DecisionReason::FirstResponder { resolver_client_id: caller.client.clone() })
+    /// Whether the policy takes this caller's vote at all.
+    fn admits(&self, caller: &Caller) -> Result<(), ForbiddenReason> {
+        let client = caller.client.as_ref();
+        match self.policy {
+            PermissionPolicy::FirstResponder => Ok(()),
+            // An anonymous prompt designates no one: without this it could never be decided.
+            PermissionPolicy::Designated if self.originator.is_none() || self.originator.as_ref() == client => Ok(()),
+            PermissionPolicy::Consensus if client.is_some_and(|client| self.voters.contains(client)) => Ok(()),
+            PermissionPolicy::LocalOnly if caller.loopback => Ok(()),
+            PermissionPolicy::Designated | PermissionPolicy::Consensus => Err(ForbiddenReason::DesignatedMismatch),
+            PermissionPolicy::LocalOnly => Err(ForbiddenReason::RemoteNotAllowed),
+        }
     }
 
-    fn consensus(&mut self, caller: &Caller, option: &str) -> Verdict {
-        let Some(voter) = caller.client.as_ref().filter(|voter| self.voters.contains(voter)) else {
-            return Verdict::Forbidden(ForbiddenReason::DesignatedMismatch);
-        };
+    /// Whether this caller may end the request without a choice. One suffices, also under consensus: stopping needs no
+    /// agreement.
+    pub(super) fn may_cancel(&self, caller: &Caller) -> Result<(), ForbiddenReason> {
+        match self.cancel {
+            CancelRule::Any => Ok(()),
+            CancelRule::Eligible => self.admits(caller),
+        }
+    }
+
+    fn count(&mut self, voter: &ClientId, option: &str) -> Verdict {
         if self.votes.get(voter).is_some_and(|before| before == option) {
             return Verdict::Repeats;
         }
@@ -100,6 +136,26 @@ impl Ballot {
         self.options.iter().map(|option| (option.as_str(), count(option))).filter(|(_, votes)| *votes > 0).collect()
     }
 
+    /// Whether a quorum is in reach while those are here for whom `is_here` says so.
+    pub(super) fn standing(&self, is_here: impl Fn(&ClientId) -> bool) -> Standing {
+        if self.policy != PermissionPolicy::Consensus {
+            return Standing::Open;
+        }
+        let here = self.voters.iter().filter(|voter| is_here(voter)).count();
+        let silent = self.voters.iter().filter(|voter| is_here(voter) && !self.votes.contains_key(*voter)).count();
+        // Votes for an option that stand, those that can't be moved among them.
+        let votes = |option: &String, fixed: bool| {
+            self.votes.iter().filter(|(voter, vote)| *vote == option && !(fixed && is_here(voter))).count()
+        };
+        if self.options.iter().any(|option| votes(option, false) + silent >= self.quorum) {
+            Standing::Open
+        } else if self.options.iter().any(|option| votes(option, true) + here >= self.quorum) {
+            Standing::Split
+        } else {
+            Standing::Lost
+        }
+    }
+
     /// How many more votes the leading option needs; at least one while the request is pending.
     pub(super) fn votes_needed(&self) -> usize {
         let best = self.tally().iter().map(|(_, votes)| *votes).max().unwrap_or(0);
@@ -114,6 +170,7 @@ mod tests {
     fn ballot(policy: PermissionPolicy, originator: Option<&str>, voters: &[&str], wanted: Option<usize>) -> Ballot {
         Ballot {
             policy,
+            cancel: CancelRule::Any,
             originator: originator.map(Into::into),
             voters: voters.iter().map(|voter| ClientId::from(*voter)).collect(),
             quorum: quorum(voters.len(), wanted),
@@ -169,6 +226,61 @@ mod tests {
                 let verdict = ballot.cast(&caller(voter, loopback), "yes");
                 assert_eq!(short(&verdict), expected, "{policy:?} {originator:?} {voter:?} loopback {loopback}");
             }
+        }
+    }
+
+    /// Who may cancel under `eligible` is who may vote; under `any` it is anybody.
+    #[test]
+    fn who_cancels_is_who_votes_where_the_setting_says_so() {
+        for policy in PermissionPolicy::ALL {
+            for (voter, loopback) in [(Some("orig"), false), (Some("other"), true), (Some("late"), false), (None, true)]
+            {
+                let mut ballot = ballot(policy, Some("orig"), &["orig", "other"], None);
+                let caller = caller(voter, loopback);
+                assert_eq!(ballot.may_cancel(&caller), Ok(()), "{policy:?} {voter:?}");
+                ballot.cancel = CancelRule::Eligible;
+                let cancels = ballot.may_cancel(&caller);
+                match ballot.cast(&caller, "yes") {
+                    Verdict::Forbidden(reason) => assert_eq!(cancels, Err(reason), "{policy:?} {voter:?}"),
+                    _ => assert_eq!(cancels, Ok(()), "{policy:?} {voter:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_quorum_is_out_of_reach_as_soon_as_it_is() {
+        use Standing::{Lost, Open, Split};
+        // Votes as `voter:option`, those who are here, members, override → standing.
+        let table = [
+            ("", "ab", "ab", None, Open),
+            ("a:yes", "ab", "ab", None, Open),
+            ("a:yes b:no", "ab", "ab", None, Split),
+            ("a:yes b:no", "a", "ab", None, Split),
+            ("a:yes", "a", "ab", None, Lost),
+            ("", "a", "ab", None, Lost),
+            ("a:yes b:no", "b", "ab", None, Split),
+            ("a:yes b:no", "", "ab", None, Lost),
+            ("a:yes b:no", "abc", "abc", None, Open),
+            ("a:yes b:no", "abc", "abc", Some(3), Split),
+            ("a:yes b:no c:no", "abcd", "abcd", None, Open),
+            ("a:yes b:yes c:no", "d", "abcd", None, Open),
+            ("a:yes b:no", "abcde", "abcde", Some(5), Split),
+            ("a:yes", "bcde", "abcde", Some(5), Open),
+            ("a:yes b:no", "bcde", "abcde", Some(5), Split),
+            ("a:yes b:no", "cde", "abcde", Some(5), Lost),
+            ("", "", "", None, Lost),
+        ];
+        for (votes, here, members, wanted, expected) in table {
+            let ids: Vec<String> = members.chars().map(String::from).collect();
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            let mut ballot = ballot(PermissionPolicy::Consensus, None, &ids, wanted);
+            for vote in votes.split_whitespace() {
+                let (voter, option) = vote.split_once(':').unwrap();
+                ballot.votes.insert(voter.into(), option.into());
+            }
+            let standing = ballot.standing(|client| here.contains(client.as_str()));
+            assert_eq!(standing, expected, "{votes:?}, here {here:?} of {members:?}, quorum {wanted:?}");
         }
     }
 

@@ -1,10 +1,14 @@
 //! Requests in every state × every input that can reach them.
 
-use convoke_protocol::daemon::capability::PermissionPolicy;
+use std::time::Duration;
+
+use convoke_protocol::daemon::capability::{CancelRule, PermissionPolicy};
 
 use super::*;
 use crate::tests::*;
-use crate::{AuditEvent, BridgeOptions, ForbiddenReason, Input, SessionScope};
+use crate::{
+    AgentKey, AuditEvent, AuditRecord, BridgeOptions, ForbiddenReason, Input, LogLevel, SessionScope, action_digest,
+};
 
 /// A session with members A and B, a turn of A that asks, under a policy.
 fn asked(policy: PermissionPolicy) -> (World, SessionId, Vec<ClientId>, RequestId, ReplyKey) {
@@ -263,9 +267,14 @@ fn a_vote_before_the_tick_beats_the_deadline_and_the_tick_finds_nothing() {
 
 #[test]
 fn consensus_tells_the_operator_what_may_surprise() {
-    for (members, quorum, expected) in
-        [(0, None, "only cancelling"), (2, None, "must agree"), (2, Some(5), "capped"), (3, None, "")]
-    {
+    // Of two clients, the note says what holds for all their requests: it comes once.
+    for (members, quorum, expected, times) in [
+        (0, None, "only cancelling", 2),
+        (2, None, "both must agree", 1),
+        (2, Some(2), "", 0),
+        (2, Some(5), "capped", 2),
+        (3, None, "", 0),
+    ] {
         let mut world = World::new(BridgeOptions { quorum, ..options(PermissionPolicy::Consensus) });
         let (session, _, _) = world.shared(members.max(1));
         if members == 0 {
@@ -277,7 +286,8 @@ fn consensus_tells_the_operator_what_may_surprise() {
         world.ask(&session);
         world.ask(&session);
         let notes = world.log.iter().filter(|(_, text)| !expected.is_empty() && text.contains(expected)).count();
-        assert_eq!(notes, if expected.is_empty() { 0 } else { 2 }, "{:?}", world.log);
+        assert_eq!(notes, times, "{:?}", world.log);
+        assert_eq!(world.log.len(), times, "{:?}", world.log);
     }
 }
 
@@ -302,6 +312,7 @@ fn the_audit_is_bounded_and_has_a_version_and_a_policy() {
         "sessionId": session,
         "originatorClientId": clients[0],
         "policy": "designated",
+        "actionDigest": action_digest(&session, &world.tool_call(), &offers()),
         "event": {
             "type": "permission.resolved",
             "resolution": { "kind": "option", "optionId": "cancel" },
@@ -309,4 +320,267 @@ fn the_audit_is_bounded_and_has_a_version_and_a_policy() {
         },
     });
     assert_eq!(kept[2], expected);
+}
+
+/// `policy.cancel: "eligible"`: refused as an option would be, told and recorded alike; and captured when it was issued.
+#[test]
+fn a_cancel_can_be_kept_to_those_who_may_vote() {
+    use PermissionPolicy::{Consensus, Designated, FirstResponder, LocalOnly};
+    let late = Some("client_late");
+    for (policy, voter, loopback, expected) in [
+        (FirstResponder, None, false, None),
+        (Designated, Some(1), true, Some(ForbiddenReason::DesignatedMismatch)),
+        (Designated, None, true, Some(ForbiddenReason::DesignatedMismatch)),
+        (Designated, Some(0), false, None),
+        (Consensus, None, true, Some(ForbiddenReason::DesignatedMismatch)),
+        (Consensus, Some(1), false, None),
+        (LocalOnly, Some(0), false, Some(ForbiddenReason::RemoteNotAllowed)),
+        (LocalOnly, None, true, None),
+    ] {
+        let mut world = World::new(BridgeOptions { cancel: CancelRule::Eligible, ..options(policy) });
+        let (session, clients, streams) = world.shared(2);
+        world.prompt(&session, Some(&clients[0]), "x");
+        let (request, reply) = world.ask(&session);
+        let stranger = Caller { client: late.map(Into::into), loopback: true };
+        let refused = world.vote_as(Some(&session), &request, stranger, VoteChoice::Cancelled);
+        assert!(matches!(refused, Err(Refusal::InvalidClientId { .. })), "{policy:?}: {refused:?}");
+        let caller = Caller { client: voter.map(|n: usize| clients[n].clone()), loopback };
+        let answer = world.vote_as(Some(&session), &request, caller.clone(), VoteChoice::Cancelled);
+        let Some(reason) = expected else {
+            assert_eq!(answer, Ok(()), "{policy:?} {voter:?}");
+            assert_eq!(world.resolutions[&reply], Resolution::Cancelled(CancelReason::AgentCancelled));
+            continue;
+        };
+        assert_eq!(answer, Err(Refusal::Forbidden { session: session.clone(), request: request.clone(), reason }));
+        assert!(!world.resolutions.contains_key(&reply), "{policy:?} {voter:?}");
+        let told = world.frames(streams[1]).last().unwrap().clone();
+        assert_eq!((&told["type"], &told["data"]["reason"]), (&json!("permission_forbidden"), &json!(reason.name())));
+        let event = world.audit.last().unwrap().event.clone();
+        let (client_id, from_loopback, reason) = (caller.client, loopback, reason.name());
+        assert_eq!(event, AuditEvent::Forbidden { client_id, option_id: None, from_loopback, reason });
+    }
+}
+
+/// A member with a vote against it, a member who leaves silently, and one who leaves with a vote: each is told at once,
+/// and to those who come later.
+#[test]
+fn a_quorum_that_is_out_of_reach_is_told_at_once() {
+    let mut world = World::new(options(PermissionPolicy::Consensus));
+    let (session, clients, streams) = world.shared(3);
+    let (request, reply) = world.ask(&session);
+    let votes = |world: &World| {
+        let frame = world.frames(streams[0]).last().unwrap().clone();
+        assert_eq!(frame["type"], "permission_partial_vote", "{frame}");
+        let data = &frame["data"];
+        (data["votesReceived"].clone(), data["quorumUnreachable"] == true, data["quorumLost"] == true)
+    };
+    world.vote(&session, &request, Some(&clients[0]), selected("proceed_once")).unwrap();
+    assert_eq!(votes(&world), (json!(1), false, false));
+    // Of three, one votes and one leaves without: two can still agree.
+    let before = world.frames(streams[0]).len();
+    world.detach(&session, &clients[2]);
+    assert_eq!(world.frames(streams[0]).len(), before, "nothing new");
+    world.vote(&session, &request, Some(&clients[1]), selected("cancel")).unwrap();
+    assert_eq!(votes(&world), (json!(2), true, false));
+    assert!(
+        world.log.iter().any(|(_, text)| text.contains("split") && text.contains("the timeout")),
+        "{:?}",
+        world.log
+    );
+    // A late joiner sees what the others see.
+    let late = world.subscribe(&session, None).unwrap();
+    let synthetic = &world.frames(late)[0];
+    assert_eq!(synthetic["data"]["partialVote"]["quorumUnreachable"], true);
+    assert_eq!(synthetic["data"]["partialVote"]["optionTallies"], json!({ "proceed_once": 1, "cancel": 1 }));
+    let polled = serde_json::to_value(world.bridge.status(&session).unwrap()).unwrap();
+    assert_eq!(polled["pendingInteractions"][0]["partialVote"], synthetic["data"]["partialVote"]);
+    // One more leaves with its vote: the other may still join it.
+    world.detach(&session, &clients[1]);
+    assert_eq!(world.frames(streams[0]).last().unwrap()["data"]["quorumLost"], Value::Null);
+    world.detach(&session, &clients[0]);
+    assert_eq!(votes(&world), (json!(2), true, true));
+    assert!(world.log.iter().any(|(level, text)| *level == LogLevel::Warn && text.contains("have left")));
+    assert!(!world.resolutions.contains_key(&reply), "and still it waits");
+    world.tick_at_deadline();
+    assert_eq!(world.resolutions[&reply], Resolution::Cancelled(CancelReason::Timeout));
+}
+
+#[test]
+fn a_split_that_is_healed_is_not_told_as_one_any_more() {
+    let mut world = World::new(BridgeOptions { quorum: Some(3), ..options(PermissionPolicy::Consensus) });
+    let (session, clients, streams) = world.shared(3);
+    let (request, reply) = world.ask(&session);
+    for (who, option, split) in [(0, "proceed_once", false), (1, "cancel", true), (1, "proceed_once", false)] {
+        world.vote(&session, &request, Some(&clients[who]), selected(option)).unwrap();
+        assert_eq!(world.frames(streams[0]).last().unwrap()["data"]["quorumUnreachable"] == true, split);
+    }
+    world.vote(&session, &request, Some(&clients[2]), selected("proceed_once")).unwrap();
+    assert!(matches!(world.resolutions[&reply], Resolution::Selected { .. }));
+}
+
+/// How long a request is there, and for how long it will be: in its frame, to those who come late, and to those who poll.
+#[test]
+fn the_time_left_is_visible() {
+    let mut world = World::new(BridgeOptions::default());
+    let (session, _, streams) = world.shared(1);
+    world.ask(&session);
+    let created = convoke_stdx::iso8601(world.now.wall_ms);
+    let expires = convoke_stdx::iso8601(world.now.wall_ms + 300_000);
+    let asked = world.frames(streams[0])[0]["data"].clone();
+    assert_eq!((&asked["createdAt"], &asked["expiresAt"]), (&json!(created), &json!(expires)));
+    assert_eq!((&asked["ageMs"], &asked["noExpiryReason"]), (&Value::Null, &Value::Null));
+    world.advance(Duration::from_secs(90));
+    let late = world.subscribe(&session, None).unwrap();
+    let told = world.frames(late)[0]["data"].clone();
+    assert_eq!(
+        (&told["createdAt"], &told["expiresAt"], &told["ageMs"]),
+        (&json!(created), &json!(expires), &json!(90_000))
+    );
+    let polled = serde_json::to_value(world.bridge.status(&session).unwrap()).unwrap();
+    let polled = &polled["pendingInteractions"][0];
+    assert_eq!((&polled["createdAt"], &polled["expiresAt"]), (&json!(created), &json!(expires)));
+}
+
+#[test]
+fn what_never_expires_says_why() {
+    let mut world = World::new(BridgeOptions { permission_timeout: None, ..BridgeOptions::default() });
+    let (session, _, streams) = world.shared(1);
+    world.ask(&session);
+    world.ask(&session);
+    for frame in world.frames(streams[0]) {
+        let (expires, reason) = (&frame["data"]["expiresAt"], &frame["data"]["noExpiryReason"]);
+        assert_eq!((expires, reason), (&Value::Null, &json!("timeout_disabled")));
+    }
+    let polled = serde_json::to_value(world.bridge.status(&session).unwrap()).unwrap();
+    assert_eq!(polled["pendingInteractions"][1]["noExpiryReason"], "timeout_disabled");
+    assert_eq!(polled["pendingInteractions"][1]["expiresAt"], Value::Null);
+    assert_eq!(world.log.iter().filter(|(_, text)| text.contains("switched off")).count(), 1, "{:?}", world.log);
+}
+
+/// The three reasons that clients and the agent know, and the causes that the audit knows.
+#[test]
+fn every_end_without_a_choice_has_its_reason() {
+    type End = fn(&mut World, &SessionId, &[ClientId], &RequestId, ReplyKey);
+    let ends: [(&str, &str, Value, End); 10] = [
+        (
+            "agent_cancelled",
+            "agent-cancelled",
+            json!({ "cause": "turn_cancelled", "clientId": "B" }),
+            |world, session, clients, _, _| {
+                world.cancel(session, Some(&clients[1])).unwrap();
+            },
+        ),
+        ("agent_cancelled", "agent-cancelled", json!({ "cause": "turn_cancelled" }), |world, session, _, _, _| {
+            world.cancel(session, None).unwrap();
+        }),
+        (
+            "agent_cancelled",
+            "voter-cancelled",
+            json!({ "resolverClientId": "B" }),
+            |world, session, clients, request, _| {
+                world.vote(session, request, Some(&clients[1]), VoteChoice::Cancelled).unwrap();
+            },
+        ),
+        ("agent_cancelled", "agent-cancelled", json!({ "cause": "withdrawn" }), |world, _, _, _, reply| {
+            world.step(Input::PermissionWithdrawn { reply });
+        }),
+        ("agent_cancelled", "agent-cancelled", json!({ "cause": "turn_ended" }), |world, session, _, _, _| {
+            let (_, prompt) = world.turns[0].clone();
+            world.end_turn(session, &prompt, "end_turn");
+        }),
+        ("agent_cancelled", "agent-cancelled", json!({ "cause": "prompt_deadline" }), |world, _, _, _, _| {
+            world.advance(Duration::from_secs(60));
+            world.step(Input::Tick);
+        }),
+        ("timeout", "timeout", json!({}), |world, _, _, _, _| {
+            world.advance(Duration::from_secs(30));
+            world.step(Input::Tick);
+        }),
+        (
+            "session_closed",
+            "session-closed",
+            json!({ "cause": "client_close", "clientId": "B" }),
+            |world, session, clients, _, _| {
+                world.close(session, Some(&clients[1]));
+            },
+        ),
+        ("session_closed", "session-closed", json!({ "cause": "agent_gone" }), |world, _, _, _, _| {
+            world.step(Input::AgentGone { agent: AgentKey(1), exit_code: Some(1), signal: None });
+        }),
+        ("session_closed", "session-closed", json!({ "cause": "daemon_shutdown" }), |world, _, _, _, _| {
+            world.step(Input::Shutdown);
+        }),
+    ];
+    for (reason, decision, detail, end) in ends {
+        let timeout = Duration::from_secs(if decision == "timeout" { 30 } else { 300 });
+        let mut world = World::new(BridgeOptions {
+            permission_timeout: Some(timeout),
+            prompt_deadline: Some(Duration::from_secs(60)),
+            ..BridgeOptions::default()
+        });
+        let (session, clients, streams) = world.shared(2);
+        world.prompt(&session, Some(&clients[0]), "x");
+        let (request, reply) = world.ask(&session);
+        end(&mut world, &session, &clients, &request, reply);
+        let Resolution::Cancelled(told) = &world.resolutions[&reply] else { panic!("{decision}") };
+        assert_eq!(told.name(), reason, "to the agent");
+        let frames = world.frames(streams[0]);
+        let resolved = frames.iter().find(|frame| frame["type"] == "permission_resolved").unwrap();
+        assert_eq!(resolved["data"]["reason"], reason, "to clients");
+        let Some(AuditEvent::Resolved { decision_reason, .. }) = world.audit.last().map(|record| &record.event) else {
+            panic!("{:?}", world.audit.last())
+        };
+        let mut found = serde_json::to_value(decision_reason).unwrap();
+        assert_eq!(found["type"], decision);
+        let fields = found.as_object_mut().unwrap();
+        fields.retain(|name, _| ["cause", "clientId", "resolverClientId"].contains(&name.as_str()));
+        fields.values_mut().filter(|value| **value == json!(clients[1])).for_each(|value| *value = "B".into());
+        assert_eq!(found, detail, "{decision}");
+    }
+}
+
+/// Each request has a record, also one that nobody was asked; all of one request name the same action.
+#[test]
+fn every_request_is_audited_under_what_it_asks() {
+    let mut world = World::new(BridgeOptions::default());
+    world.ask(&"nowhere".into());
+    let (session, clients, _) = world.shared(1);
+    let (request, _) = world.ask(&session);
+    world.ask_with(&session, vec![json!({ "optionId": "__cancelled__" })]);
+    for _ in 1..65 {
+        world.ask(&session);
+    }
+    world.vote(&session, &request, Some(&clients[0]), selected("cancel")).unwrap();
+    let repeated = Input::PermissionRequested {
+        session: session.clone(),
+        request: request.clone(),
+        reply: ReplyKey(9999),
+        tool_call: world.tool_call(),
+        options: offers(),
+    };
+    world.step(repeated);
+    world.prompt(&session, Some(&clients[0]), "x");
+    world.close(&session, None);
+    world.ask(&session);
+    let unasked: Vec<&str> = world
+        .audit
+        .iter()
+        .filter_map(|record| match record.event {
+            AuditEvent::NotAsked { reason } => Some(reason),
+            _ => None,
+        })
+        .collect();
+    let expected = [
+        "session_not_found",
+        "cancel_sentinel_collision",
+        "too_many_pending",
+        "repeated_request_id",
+        "session_closing",
+    ];
+    assert_eq!(unasked, expected);
+    let of_one: Vec<&AuditRecord> = world.audit.iter().filter(|record| record.request_id == request).collect();
+    assert_eq!(of_one.len(), 4, "requested, voted, resolved, and the repetition: {of_one:?}");
+    let digest = action_digest(&session, &world.tool_call(), &offers());
+    assert!(of_one.iter().all(|record| *record.action_digest == digest), "{of_one:?}");
+    assert_ne!(*world.audit[0].action_digest, digest, "another session's");
 }

@@ -27,18 +27,21 @@ impl Session {
     pub(crate) fn close(&mut self, step: &mut Step<'_>, call: CallId, caller: Caller) -> Result<Fate, Refusal> {
         self.authorize(caller.client.as_ref())?;
         let deadline = step.now.tick.after(step.options.limits.close_grace);
+        let by = Withdrawal::Close { by: caller.client.as_ref() };
+        let running = self.queue.running().map(|running| running.prompt.id.clone());
+        match &running {
+            Some(prompt_id) => self.interrupt(step, prompt_id.clone(), by),
+            None => self.withdraw_all(step, by),
+        }
         self.closing = Some(Closing { by: caller.client, call, deadline });
-        let Some(running) = self.queue.running() else {
-            self.withdraw_all(step);
+        if running.is_none() {
             return Ok(self.finish_close(step));
-        };
-        let prompt_id = running.prompt.id.clone();
-        self.interrupt(step, prompt_id, Withdrawal::Session);
+        }
         Ok(Fate::Lives)
     }
 
-    fn withdraw_all(&mut self, step: &mut Step<'_>) {
-        self.with_mediator(step, |mediator, stage| mediator.withdraw_all(None, Withdrawal::Session, stage));
+    fn withdraw_all(&mut self, step: &mut Step<'_>, by: Withdrawal<'_>) {
+        self.with_mediator(step, |mediator, stage| mediator.withdraw_all(None, by, stage));
     }
 
     /// The end of a close: whatever still runs or waits is reported as cancelled.
@@ -62,9 +65,8 @@ impl Session {
         Fate::Gone
     }
 
-    /// Ends a session that no one uses; so no one hears of it.
+    /// Ends a session that no one uses, so no one hears of it, and nothing is pending on it.
     pub(super) fn leave(&mut self, step: &mut Step<'_>, reason: &str) -> Fate {
-        self.withdraw_all(step);
         let data = self.data([("reason", reason.into())]);
         self.publish(step, Draft::new(FrameKind::SessionClosed, data));
         self.bus.end(step.out);
@@ -93,14 +95,14 @@ impl Session {
                     let reason = [("reason", "forward_failed".into())];
                     self.publish_turn(step, FrameKind::PromptCancelled, &id, originator.as_ref(), reason);
                 }
-                self.withdraw_all(step);
+                self.withdraw_all(step, Withdrawal::AgentGone);
                 self.give_up_running(step, &outcome);
             }
             Cause::Shutdown => {
                 if let Some(prompt_id) = self.queue.running().map(|running| running.prompt.id.clone()) {
-                    self.interrupt(step, prompt_id, Withdrawal::Session);
+                    self.interrupt(step, prompt_id, Withdrawal::Shutdown);
                 } else {
-                    self.withdraw_all(step);
+                    self.withdraw_all(step, Withdrawal::Shutdown);
                 }
                 self.give_up_running(step, &outcome);
                 if let Some((id, originator)) = turn {

@@ -114,14 +114,14 @@ impl Session {
         let originator = caller.client.clone();
         self.publish(step, Draft { kind: FrameKind::PromptCancelled, prompt_id: id.clone(), originator, data });
         if let Some(prompt_id) = id {
-            self.interrupt(step, prompt_id, Withdrawal::Agent);
+            self.interrupt(step, prompt_id, Withdrawal::TurnCancelled { by: caller.client.as_ref() });
         }
         Ok(())
     }
 
     /// Tells the agent to stop, then answers what it was asking: in this order, so that it reads the answers as part
     /// of being stopped and not as decisions of its users.
-    pub(super) fn interrupt(&mut self, step: &mut Step<'_>, prompt_id: PromptId, by: Withdrawal) {
+    pub(super) fn interrupt(&mut self, step: &mut Step<'_>, prompt_id: PromptId, by: Withdrawal<'_>) {
         step.out.push(Output::CancelTurn { session: self.id.clone(), agent: self.agent, prompt_id });
         self.with_mediator(step, |mediator, stage| mediator.withdraw_all(None, by, stage));
     }
@@ -134,7 +134,9 @@ impl Session {
         }
         self.touch(step.now);
         // What a finished turn still asks can't matter any more, and its answer would come to nobody.
-        self.with_mediator(step, |mediator, stage| mediator.withdraw_all(Some(prompt_id), Withdrawal::Agent, stage));
+        self.with_mediator(step, |mediator, stage| {
+            mediator.withdraw_all(Some(prompt_id), Withdrawal::TurnEnded, stage)
+        });
         let Some(running) = self.queue.finish(step.now, &self.id, outcome) else { return Fate::Lives };
         self.report(step, &running, outcome);
         if self.closing.is_some() {
@@ -220,7 +222,7 @@ impl Session {
             [("message", message.into()), ("code", "prompt_deadline_exceeded".into()), ("promptId", json!(id))];
         self.publish_turn(step, FrameKind::TurnError, &id, originator.as_ref(), fields);
         self.publish_turn(step, FrameKind::PromptCancelled, &id, originator.as_ref(), []);
-        self.interrupt(step, id, Withdrawal::Agent);
+        self.interrupt(step, id, Withdrawal::PromptDeadline);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The frame sequences that were recorded from the peer, at the level of kind, data keys and originator.
 //!
-//! Departures, on purpose: `reason` in a cancelled `permission_resolved`, moving votes, no event for late votes of
-//! anonymous or unregistered callers, and no `branchPoint`, which is the peer's own.
+//! Departures, on purpose: `createdAt` and `expiresAt`, `quorumUnreachable`, `reason` in a cancelled
+//! `permission_resolved`, moving votes, no event for late votes of anonymous or unregistered callers, and no
+//! `branchPoint`, which is the peer's own.
 
 use convoke_protocol::daemon::capability::PermissionPolicy;
 use pretty_assertions::assert_eq;
@@ -26,7 +27,7 @@ fn shape(world: &World, subscriber: SubscriberId, names: &[(&ClientId, &str)]) -
         .collect()
 }
 
-const REQUEST: &str = "permission_request [requestId sessionId toolCall options] +p by A";
+const REQUEST: &str = "permission_request [requestId sessionId toolCall options createdAt expiresAt] +p by A";
 const ECHO: &str = "session_update [sessionId update] +p by A";
 
 fn ids_are_gapless(world: &World, subscriber: SubscriberId) {
@@ -239,7 +240,7 @@ fn golden_04_designated() {
             "turn_complete [sessionId stopReason promptId] +p by A",
             "pending_prompt_completed [sessionId promptId state] +p by A",
             "session_update [sessionId update] +p",
-            "permission_request [requestId sessionId toolCall options] +p",
+            "permission_request [requestId sessionId toolCall options createdAt expiresAt] +p",
             "permission_resolved [requestId outcome voterClientId] +p by B",
         ]
     );
@@ -341,7 +342,7 @@ fn golden_06_capped_override_and_timeout() {
             ECHO,
             REQUEST,
             partial,
-            partial,
+            &partial.replace("optionTallies", "optionTallies quorumUnreachable"),
             "permission_resolved [requestId outcome reason] +p",
             "permission_already_resolved [requestId sessionId outcome] +p",
             ECHO,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use convoke_protocol::daemon::capability::PermissionPolicy;
+use convoke_protocol::daemon::capability::{CancelRule, PermissionPolicy};
 
 use crate::tls::TlsError;
 
@@ -11,11 +11,14 @@ use crate::tls::TlsError;
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     /// `policy` in the settings is not an object.
-    #[error("invalid policy: must be an object with permissionStrategy and consensusQuorum, not {0}")]
+    #[error("invalid policy: must be an object with permissionStrategy, consensusQuorum and cancel, not {0}")]
     InvalidPolicy(String),
     /// `policy.permissionStrategy` names no policy.
     #[error("invalid policy.permissionStrategy \"{0}\"; must be one of {valid}", valid = policies())]
     InvalidStrategy(String),
+    /// `policy.cancel` names no rule.
+    #[error("invalid policy.cancel \"{0}\"; must be one of {valid}", valid = CancelRule::ALL.map(CancelRule::name).join(", "))]
+    InvalidCancelRule(String),
     /// `policy.consensusQuorum` is not a positive integer.
     #[error("invalid policy.consensusQuorum {0}; must be a positive integer")]
     InvalidQuorum(String),

@@ -158,7 +158,7 @@ fn policies_of_settings() {
         (PermissionPolicy::Designated, Some(2), true)
     );
     for (value, text) in [
-        (json!("x"), "invalid policy: must be an object with permissionStrategy and consensusQuorum, not x"),
+        (json!("x"), "invalid policy: must be an object with permissionStrategy, consensusQuorum and cancel, not x"),
         (
             json!({"permissionStrategy": "majority"}),
             "invalid policy.permissionStrategy \"majority\"; must be one of first-responder, designated, consensus, \
@@ -169,6 +169,8 @@ fn policies_of_settings() {
             "invalid policy.permissionStrategy \"null\"; must be one of first-responder, designated, consensus, \
              local-only",
         ),
+        (json!({"cancel": "nobody"}), "invalid policy.cancel \"nobody\"; must be one of any, eligible"),
+        (json!({"cancel": true}), "invalid policy.cancel \"true\"; must be one of any, eligible"),
         (json!({"consensusQuorum": 0}), "invalid policy.consensusQuorum 0; must be a positive integer"),
         (json!({"consensusQuorum": 1.5}), "invalid policy.consensusQuorum 1.5; must be a positive integer"),
         (json!({"consensusQuorum": -1}), "invalid policy.consensusQuorum -1; must be a positive integer"),

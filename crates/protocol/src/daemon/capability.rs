@@ -35,3 +35,33 @@ impl PermissionPolicy {
         Self::ALL.into_iter().find(|policy| policy.name() == text)
     }
 }
+
+/// Whose vote to cancel ends a permission request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CancelRule {
+    /// Anybody's: who can reach the daemon can stop its agent.
+    #[default]
+    Any,
+    /// That of voters only whom the policy lets vote for an option.
+    Eligible,
+}
+
+impl CancelRule {
+    /// Every rule, in the order of the wire's messages.
+    pub const ALL: [Self; 2] = [Self::Any, Self::Eligible];
+
+    /// The wire name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Eligible => "eligible",
+        }
+    }
+
+    /// Reads a wire name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.name() == text)
+    }
+}

@@ -119,10 +119,19 @@ pub struct PendingInteraction {
     pub kind: &'static str,
     /// RFC 3339.
     pub created_at: String,
+    /// When the daemon stops waiting, RFC 3339; absent if it waits for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// Why it waits for ever: `timeout_disabled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_expiry_reason: Option<&'static str>,
     /// `{type, title, content, locations, input}`.
     pub action: Value,
     /// `[{optionId, label, kind}]`.
     pub options: Value,
+    /// How far a consensus has come, with the fields of `permission_partial_vote`; absent before the first vote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partial_vote: Option<Value>,
 }
 
 /// One entry of a list of sessions: the status, and what only lists say.

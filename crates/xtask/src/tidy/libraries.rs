@@ -59,7 +59,7 @@ const TABLE: &[Library] = &[
     library("tempfile", &["stdx", "tools", "daemon", "cli", "testkit", "bench", "xtask"]),
     // Secrets and digests.
     library("secrecy", &["models", "daemon", "cli"]),
-    library("sha2", &["tools", "agent", "acp", "daemon", "cli"]),
+    library("sha2", &["tools", "agent", "acp", "bridge", "daemon", "cli"]),
     library("subtle", &["daemon"]),
     library("getrandom", &["daemon"]),
     // The runtime.

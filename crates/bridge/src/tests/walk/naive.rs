@@ -52,6 +52,7 @@ pub(super) fn check_audit(records: &[AuditRecord], options: &BridgeOptions) {
                     assert_eq!(model.last.as_ref().and_then(|(_, option, _)| option.as_ref()), Some(option_id));
                 }
             }
+            AuditEvent::NotAsked { .. } => {}
             AuditEvent::Timeout { .. } => assert!(!models[id].done),
         }
     }

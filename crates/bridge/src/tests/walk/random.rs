@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Limits;
+use convoke_protocol::daemon::capability::CancelRule;
 
 /// Marsaglia's xorshift64*.
 pub(super) struct Random(pub(super) u64);
@@ -54,6 +55,7 @@ pub(super) fn walk_options(random: &mut Random) -> BridgeOptions {
     BridgeOptions {
         policy,
         quorum,
+        cancel: CancelRule::Any,
         permission_timeout: timeout,
         prompt_deadline: random.one_in(2).then_some(Duration::from_millis(900)),
         idle_timeout: Some(Duration::from_millis(2000)),
