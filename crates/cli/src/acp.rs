@@ -15,7 +15,7 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
         Ok(startup) => startup,
         Err(exit) => return exit,
     };
-    logging::start(LevelFilter::WARN, args.debug, &startup.environment);
+    let _logging = logging::start(LevelFilter::WARN, args.debug, &startup.environment);
     startup.warn();
     let factory = match agent_host::factory(args, &startup, Use::Interactive) {
         Ok(factory) => factory,

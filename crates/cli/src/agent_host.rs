@@ -132,7 +132,7 @@ pub(crate) fn run_headless(args: RunArgs) -> Exit {
 }
 
 fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
-    logging::start(LevelFilter::ERROR, args.agent.debug, &startup.environment);
+    let _logging = logging::start(LevelFilter::ERROR, args.agent.debug, &startup.environment);
     let format = match (args.output_format, startup.settings.text("output.format")) {
         (Some(format), _) => format,
         (None, Some(text)) => OutputFormat::parse(text).ok_or_else(|| {

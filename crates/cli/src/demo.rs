@@ -40,7 +40,7 @@ fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
         Err(exit) => return Ok(exit),
     };
     // A late vote is part of the story, not of the log.
-    logging::start(LevelFilter::ERROR, false, &startup.environment);
+    let _logging = logging::start(LevelFilter::ERROR, false, &startup.environment);
     let ours = AgentArgs {
         embedded_story: true,
         skip_trust: true,

@@ -16,6 +16,7 @@ mod serve;
 mod settings;
 mod signals;
 mod startup;
+mod telemetry;
 mod trust;
 
 use std::ffi::OsString;

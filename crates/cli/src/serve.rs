@@ -17,6 +17,7 @@ pub(crate) use agent::our_agent_command;
 use crate::args::ServeArgs;
 use crate::failure::{Exit, complain, print};
 use crate::startup::Startup;
+use crate::telemetry::Traces;
 use crate::{logging, signals};
 
 /// Serves until a signal comes. Every failure to start ends with 1, as clients of the wire expect.
@@ -25,7 +26,12 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
         Ok(startup) => startup,
         Err(_) => return Exit::from(ExitCode::Failure),
     };
-    logging::start(LevelFilter::INFO, args.our_agent.debug, &startup.environment);
+    let traces = match Traces::open(&startup.environment, &startup.settings) {
+        Ok(traces) => traces,
+        Err(error) => return Exit::because(ExitCode::Failure, format!("serve: {error:#}")),
+    };
+    let debug = args.our_agent.debug;
+    let _logging = logging::start_with(LevelFilter::INFO, debug, &startup.environment, args.log_format, traces);
     startup.warn();
     match serve(args, &startup) {
         Ok(exit) => exit,

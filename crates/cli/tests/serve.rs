@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -270,4 +270,94 @@ async fn cancelling_a_turn_of_our_agent_ends_its_shell() {
     prompt(&mut client, &session, "again").await;
     let error = next_of(&mut events, "turn_error").await;
     assert!(error["data"]["message"].as_str().unwrap().contains("No more mock responses"), "{error}");
+}
+
+/// A collector of traces: answers every request with 200 and hands out what was posted to which path.
+fn collector() -> (SocketAddr, std::sync::mpsc::Receiver<(String, Vec<u8>)>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (posted, posts) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut reader = BufReader::new(socket.unwrap());
+            let (mut first, mut length) = (String::new(), 0);
+            reader.read_line(&mut first).unwrap();
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                match line.trim_end().split_once(':') {
+                    Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                        length = value.trim().parse().unwrap();
+                    }
+                    Some(_) => {}
+                    None => break,
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+            let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+            if posted.send((path, body)).is_err() {
+                return;
+            }
+        }
+    });
+    (address, posts)
+}
+
+#[tokio::test]
+async fn a_turn_and_its_permission_request_reach_a_trace_collector() {
+    let environment = TestEnvironment::new();
+    let (address, posts) = collector();
+    let mut command = scripted(&environment);
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}"));
+    let mut daemon = start(command);
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "approval please").await;
+    let asked = next_of(&mut events, "permission_request").await;
+    let request = asked["data"]["requestId"].as_str().unwrap();
+    let vote = json!({"outcome": {"outcome": "selected", "optionId": "proceed_once"}});
+    client.expect(Method::POST, &format!("/session/{session}/permission/{request}"), Some(&vote)).await.unwrap();
+    next_of(&mut events, "turn_complete").await;
+    drop(events);
+    // What is left is sent at the end.
+    signal(&daemon.child, "-TERM");
+    assert!(daemon.child.wait().unwrap().success());
+    let mut sent = Vec::new();
+    while let Ok((path, body)) = posts.try_recv() {
+        assert_eq!(path, "/v1/traces");
+        sent.extend(body);
+    }
+    let sent = String::from_utf8_lossy(&sent);
+    for name in ["invoke_agent", "permission_request", "first-responder", "proceed_once", request, session.as_str()] {
+        assert!(sent.contains(name), "{name} is in no trace");
+    }
+    assert!(sent.contains("POST /session/:id/prompt"), "requests are traced by their route");
+    assert!(!sent.contains(TOKEN), "a secret was exported");
+}
+
+#[test]
+fn log_lines_are_json_if_that_is_wanted() {
+    let environment = TestEnvironment::new();
+    let mut command = scripted(&environment);
+    command.args(["--log-format", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split(' ').nth(4).and_then(|url| url.strip_prefix("http://")).unwrap();
+    let mut socket = std::net::TcpStream::connect(address).unwrap();
+    write!(socket, "GET /nope HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    socket.read_to_end(&mut Vec::new()).unwrap();
+    signal(&child, "-TERM");
+    let mut logged = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut logged).unwrap();
+    child.wait().unwrap();
+    let lines: Vec<Value> = logged.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let access = lines.iter().find(|line| line["target"] == "convoke::access").expect("an access line");
+    assert_eq!(
+        (&access["level"], &access["status"], &access["route"]),
+        (&json!("WARN"), &json!(401), &json!("GET /nope"))
+    );
+    assert_eq!(access["message"], "request completed");
+    assert!(access["timestamp"].is_string());
 }

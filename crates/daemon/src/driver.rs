@@ -29,6 +29,7 @@ use crate::audit_log::AuditLog;
 use crate::metrics::Tally;
 use crate::options::DaemonLimits;
 use crate::stream::{self, Feedback, StreamReader, StreamWriter};
+use crate::traces::Traces;
 
 /// Calls of routes that wait for the driver: one per connection, and there are 256 of them by default.
 const COMMANDS_MAX: usize = 256;
@@ -193,6 +194,7 @@ pub(crate) struct Driver {
     touched: Vec<SubscriberId>,
     audit: AuditLog,
     tally: Tally,
+    traces: Traces,
     limits: DaemonLimits,
     last_call_wall_ms: Option<u64>,
     out: Vec<Output>,
@@ -217,6 +219,7 @@ impl Driver {
             touched: Vec::new(),
             audit,
             tally,
+            traces: Traces::default(),
             limits,
             last_call_wall_ms: None,
             out: Vec::new(),
@@ -344,10 +347,12 @@ impl Driver {
             if matches!(input, Input::AgentGone { .. }) {
                 self.tally.metrics().agent_ended();
             }
+            self.traces.input(&input);
             let mut out = std::mem::take(&mut self.out);
             self.bridge.handle(self.clock.now(), input, &mut out);
             for output in out.drain(..) {
                 self.tally.output(&output);
+                self.traces.output(&output);
                 self.carry_out(output, &mut more);
             }
             self.out = out;

@@ -39,6 +39,7 @@ mod server;
 mod service;
 mod stream;
 mod tls;
+mod traces;
 
 pub use boot::{BootError, NumberRule, apply_policy, validate};
 pub use convoke_acp::AgentCommand;

@@ -18,6 +18,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Body;
 use serde_json::json;
+use tracing::Instrument;
 
 use crate::assets;
 use crate::auth::Auth;
@@ -31,6 +32,7 @@ use crate::peer::{Connection, Peer};
 use crate::respond::{self, Reply};
 use crate::route::{self, Match, Route};
 use crate::routes::{self, Incoming};
+use crate::traces;
 
 /// The header by which a client names itself.
 pub(crate) const CLIENT_ID: &str = "x-qwen-client-id";
@@ -64,7 +66,10 @@ impl Service {
         let (mut head, mut body) = request.into_parts();
         origin::unify_host(&mut head);
         let found = route::find(&head.method, head.uri.path());
-        let answer = AssertUnwindSafe(self.wall(&connection, &head, &found, &mut body)).catch_unwind().await;
+        let (route, session) = route_of(&found);
+        let span = traces::request(route, session);
+        let answer = AssertUnwindSafe(self.wall(&connection, &head, &found, &mut body)).catch_unwind();
+        let answer = answer.instrument(span.clone()).await;
         let reply = answer.unwrap_or_else(|_| {
             tracing::error!(path = head.uri.path(), "a route panicked");
             HttpError::internal().reply()
@@ -73,7 +78,8 @@ impl Service {
             body::drain(&mut body).await;
         }
         let status = reply.status();
-        self.metrics.request(route_name(&found), status.as_u16());
+        traces::answered(&span, status);
+        self.metrics.request(route, status.as_u16());
         log(&head, &found, status, begin);
         reply
     }
@@ -148,10 +154,10 @@ impl Service {
 }
 
 /// What a request is counted as: a route, or nothing that a client could make up.
-fn route_name(found: &Match) -> &'static str {
+fn route_of(found: &Match) -> (&'static str, Option<&str>) {
     match found {
-        Match::Route(route) => route.name().0,
-        Match::OtherMethods(_) | Match::Unknown | Match::Malformed => "other",
+        Match::Route(route) => route.name(),
+        Match::OtherMethods(_) | Match::Unknown | Match::Malformed => ("other", None),
     }
 }
 

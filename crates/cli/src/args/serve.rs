@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::AgentArgs;
+use crate::logging::LogFormat;
 
 /// The daemon.
 #[derive(Debug, Args)]
@@ -52,6 +53,10 @@ pub(crate) struct ServeArgs {
     /// Host this ACP agent instead of our own
     #[arg(long, value_name = "COMMAND LINE")]
     pub(crate) agent: Option<String>,
+
+    /// How log lines are written to stderr
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) log_format: LogFormat,
 
     /// Web origin that may call, or *
     #[arg(long, value_name = "ORIGIN")]

@@ -18,6 +18,7 @@ const KNOWN: &[&str] = &[
     "security.disableAlwaysAllow",
     "security.disableYoloMode",
     "security.folderTrust.enabled",
+    "telemetry.otlpEndpoint",
     "tools.allowed",
     "tools.exclude",
     "tools.shell.inactivityTimeout",

@@ -43,6 +43,10 @@ const TABLE: &[Library] = &[
     library("shlex", &["cli"]),
     library("anstream", &["cli"]),
     library("tracing-subscriber", &["cli"]),
+    library("tracing-opentelemetry", &["cli"]),
+    library("opentelemetry", &["cli"]),
+    library("opentelemetry_sdk", &["cli"]),
+    library("opentelemetry-otlp", &["cli"]),
     // What tools are made of.
     library("ignore", &["tools"]),
     library("grep-searcher", &["tools"]),
