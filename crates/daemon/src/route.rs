@@ -89,38 +89,88 @@ pub(crate) fn find(method: &Method, path: &str) -> Match {
     }
 }
 
+/// One route: its method, its path, and what becomes of the ids in it.
+pub(crate) struct Line {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    make: fn(&mut Ids<'_>) -> Route,
+}
+
+const fn line(method: &'static str, path: &'static str, make: fn(&mut Ids<'_>) -> Route) -> Line {
+    Line { method, path, make }
+}
+
+/// Every route. A variant that is missing here is never made, which the compiler tells.
+pub(crate) const TABLE: &[Line] = &[
+    line("GET", "/health", |_| Route::Health),
+    line("GET", "/capabilities", |_| Route::Capabilities),
+    line("GET", "/daemon/status", |_| Route::DaemonStatus),
+    line("GET", "/audit", |_| Route::Audit),
+    line("GET", "/metrics", |_| Route::Metrics),
+    line("GET", "/workspace/:id/sessions", |ids| Route::Sessions(ids.take())),
+    line("POST", "/session", |_| Route::Create),
+    line("DELETE", "/session/:id", |ids| Route::Close(ids.take())),
+    line("POST", "/session/:id/load", |ids| Route::Load(ids.take())),
+    line("POST", "/session/:id/resume", |ids| Route::Resume(ids.take())),
+    line("GET", "/session/:id/events", |ids| Route::Events(ids.take())),
+    line("POST", "/session/:id/prompt", |ids| Route::Prompt(ids.take())),
+    line("POST", "/session/:id/cancel", |ids| Route::Cancel(ids.take())),
+    line("POST", "/session/:id/permission/:requestId", |ids| Route::Vote(ids.take(), ids.take())),
+    line("POST", "/permission/:requestId", |ids| Route::LegacyVote(ids.take())),
+    line("GET", "/session/:id/status", |ids| Route::Status(ids.take())),
+    line("GET", "/session/:id/pending-prompts", |ids| Route::PendingPrompts(ids.take())),
+    line("GET", "/session/:id/turns/:promptId", |ids| Route::Turn(ids.take(), ids.take())),
+    line("POST", "/session/:id/heartbeat", |ids| Route::Heartbeat(ids.take())),
+    line("POST", "/session/:id/detach", |ids| Route::Detach(ids.take())),
+    line("PATCH", "/session/:id/metadata", |ids| Route::Metadata(ids.take())),
+    line("POST", "/session/:id/approval-mode", |ids| Route::ApprovalMode(ids.take())),
+    line("POST", "/session/:id/model", |ids| Route::Model(ids.take())),
+    line("GET", "/session/:id/context", |ids| Route::Context(ids.take())),
+    line("GET", "/session/:id/supported-commands", |ids| Route::Commands(ids.take())),
+];
+
+/// The parts of a path that stand at the places of ids, in their order.
+struct Ids<'a> {
+    pattern: &'static str,
+    parts: &'a [&'a str],
+}
+
+impl Ids<'_> {
+    /// The next id.
+    fn take(&mut self) -> String {
+        while let Some((name, rest)) = next_part(self.pattern) {
+            let (part, parts) = self.parts.split_first().unwrap_or((&"", &[]));
+            (self.pattern, self.parts) = (rest, parts);
+            if name.starts_with(':') {
+                return (*part).to_owned();
+            }
+        }
+        String::new()
+    }
+}
+
+/// The first part of a pattern such as `/session/:id`, and what follows it.
+fn next_part(pattern: &'static str) -> Option<(&'static str, &'static str)> {
+    let pattern = pattern.strip_prefix('/')?;
+    Some(pattern.find('/').map_or((pattern, ""), |end| pattern.split_at(end)))
+}
+
+fn fits(mut pattern: &'static str, parts: &[&str]) -> bool {
+    for part in parts {
+        match next_part(pattern) {
+            Some((name, rest)) if name.starts_with(':') || name == *part => pattern = rest,
+            Some(_) | None => return false,
+        }
+    }
+    pattern.is_empty()
+}
+
 fn lookup(method: &Method, parts: &[&str]) -> Option<Route> {
     if parts.contains(&"") {
         return None;
     }
-    Some(match (method.as_str(), parts) {
-        ("GET", ["health"]) => Route::Health,
-        ("GET", ["capabilities"]) => Route::Capabilities,
-        ("GET", ["daemon", "status"]) => Route::DaemonStatus,
-        ("GET", ["audit"]) => Route::Audit,
-        ("GET", ["metrics"]) => Route::Metrics,
-        ("GET", ["workspace", id, "sessions"]) => Route::Sessions((*id).to_owned()),
-        ("POST", ["session"]) => Route::Create,
-        ("DELETE", ["session", id]) => Route::Close((*id).to_owned()),
-        ("POST", ["session", id, "load"]) => Route::Load((*id).to_owned()),
-        ("POST", ["session", id, "resume"]) => Route::Resume((*id).to_owned()),
-        ("GET", ["session", id, "events"]) => Route::Events((*id).to_owned()),
-        ("POST", ["session", id, "prompt"]) => Route::Prompt((*id).to_owned()),
-        ("POST", ["session", id, "cancel"]) => Route::Cancel((*id).to_owned()),
-        ("POST", ["session", id, "permission", request]) => Route::Vote((*id).to_owned(), (*request).to_owned()),
-        ("POST", ["permission", request]) => Route::LegacyVote((*request).to_owned()),
-        ("GET", ["session", id, "status"]) => Route::Status((*id).to_owned()),
-        ("GET", ["session", id, "pending-prompts"]) => Route::PendingPrompts((*id).to_owned()),
-        ("GET", ["session", id, "turns", prompt]) => Route::Turn((*id).to_owned(), (*prompt).to_owned()),
-        ("POST", ["session", id, "heartbeat"]) => Route::Heartbeat((*id).to_owned()),
-        ("POST", ["session", id, "detach"]) => Route::Detach((*id).to_owned()),
-        ("PATCH", ["session", id, "metadata"]) => Route::Metadata((*id).to_owned()),
-        ("POST", ["session", id, "approval-mode"]) => Route::ApprovalMode((*id).to_owned()),
-        ("POST", ["session", id, "model"]) => Route::Model((*id).to_owned()),
-        ("GET", ["session", id, "context"]) => Route::Context((*id).to_owned()),
-        ("GET", ["session", id, "supported-commands"]) => Route::Commands((*id).to_owned()),
-        _ => return None,
-    })
+    let line = TABLE.iter().find(|line| line.method == method.as_str() && fits(line.path, parts))?;
+    Some((line.make)(&mut Ids { pattern: line.path, parts }))
 }
 
 impl Route {
@@ -204,6 +254,20 @@ mod tests {
         for bad in ["/session/%/status", "/session/%4/status", "/session/%zz/status", "/session/%ff/status", "/%+1"] {
             assert_eq!(route(Method::GET, bad), Match::Malformed, "{bad}");
         }
+    }
+
+    #[test]
+    fn each_route_is_named_as_it_is_found() {
+        for line in TABLE {
+            let path = line.path.replace(':', "some-");
+            let Match::Route(route) = find(&Method::from_bytes(line.method.as_bytes()).unwrap(), &path) else {
+                panic!("{} {path} leads nowhere", line.method)
+            };
+            assert_eq!(route.name().0, format!("{} {}", line.method, line.path));
+            assert!(route.name().1.is_none_or(|id| id == "some-id"));
+        }
+        let vote = route(Method::POST, "/session/s/permission/r");
+        assert_eq!(vote, Match::Route(Route::Vote("s".into(), "r".into())));
     }
 
     #[test]
