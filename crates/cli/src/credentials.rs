@@ -82,11 +82,14 @@ pub(crate) fn choose(args: &AgentArgs, environment: &Environment, settings: &Set
         Provider::Anthropic(_) => named("ANTHROPIC_MODEL").map(ToOwned::to_owned).ok_or_else(|| {
             NoModel::new(ExitCode::Auth, "name the model with -m or ANTHROPIC_MODEL (as well as ANTHROPIC_API_KEY)")
         })?,
-        Provider::Gemini(_) | Provider::Fake { .. } => named("GEMINI_MODEL").unwrap_or("auto").to_owned(),
+        Provider::Gemini(_) | Provider::Vertex(_) | Provider::Fake { .. } => {
+            named("GEMINI_MODEL").unwrap_or("auto").to_owned()
+        }
     };
     let name = match provider {
         Provider::OpenAi(_) => "openai",
         Provider::Anthropic(_) => "anthropic",
+        Provider::Vertex(_) => "vertex",
         Provider::Gemini(_) | Provider::Fake { .. } => "gemini",
     };
     let registry = Registry::new(name, provider).recorded_in(args.record_responses.clone());

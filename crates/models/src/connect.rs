@@ -11,6 +11,7 @@ use crate::observe::Observed;
 use crate::providers::anthropic::{Anthropic, AnthropicOptions};
 use crate::providers::gemini::{Gemini, GeminiOptions};
 use crate::providers::openai::{OpenAi, OpenAiOptions};
+use crate::providers::vertex::{VertexOptions, vertex};
 use crate::record::Recorder;
 use crate::registry::Registry;
 use crate::retry::RetryPolicy;
@@ -24,6 +25,8 @@ pub enum Provider {
     OpenAi(OpenAiOptions),
     /// A server with Anthropic's Messages.
     Anthropic(AnthropicOptions),
+    /// Gemini models on Vertex AI.
+    Vertex(VertexOptions),
     /// A script. Each [`connect`] starts at its first line; parse it once and share it.
     Fake {
         /// What to answer.
@@ -38,7 +41,7 @@ impl Provider {
     #[must_use]
     pub fn has_gemini_names(&self) -> bool {
         match self {
-            Self::Gemini(_) | Self::Fake { .. } => true,
+            Self::Gemini(_) | Self::Vertex(_) | Self::Fake { .. } => true,
             Self::OpenAi(_) | Self::Anthropic(_) => false,
         }
     }
@@ -49,6 +52,7 @@ impl Provider {
             Self::Gemini(_) => "gcp.gemini",
             Self::OpenAi(_) => "openai",
             Self::Anthropic(_) => "anthropic",
+            Self::Vertex(_) => "gcp.vertex_ai",
             Self::Fake { .. } => "fake",
         }
     }
@@ -83,6 +87,9 @@ pub enum ConnectError {
     /// The value, which is not told, of this header.
     #[error("use the value of header '{0}': it holds characters that no header may have")]
     HeaderValue(String),
+    /// It would become part of a host's name.
+    #[error("use '{0}' as a location of Vertex AI")]
+    Location(String),
     /// None was named, and the provider has none of its own.
     #[error("choose a model: this server has no default, so one must be named")]
     NoModel,
@@ -95,6 +102,7 @@ pub fn connect(options: Options) -> Result<Arc<dyn ContentGenerator>, ConnectErr
         Provider::Gemini(options) => Arc::new(Gemini::new(options)?),
         Provider::OpenAi(options) => Arc::new(OpenAi::new(options)?),
         Provider::Anthropic(options) => Arc::new(Anthropic::new(options)?),
+        Provider::Vertex(options) => Arc::new(vertex(options)?),
         Provider::Fake { script, mode } => Arc::new(FakeGenerator::new(script, mode)),
     };
     let generator: Arc<dyn ContentGenerator> = Arc::new(Observed::new(generator, name));

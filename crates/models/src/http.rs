@@ -127,6 +127,16 @@ impl Http {
         self.send(Method::POST, path, "application/json", body).await
     }
 
+    /// Sends a form.
+    pub(crate) async fn post_form(&self, path: &str, body: Vec<u8>) -> Result<Answer, ModelError> {
+        self.send(Method::POST, path, "application/x-www-form-urlencoded", body).await
+    }
+
+    /// Asks for what is at `path` below the base.
+    pub(crate) async fn get(&self, path: &str) -> Result<Answer, ModelError> {
+        self.send(Method::GET, path, "application/json", Vec::new()).await
+    }
+
     async fn send(&self, method: Method, path: &str, kind: &'static str, body: Vec<u8>) -> Result<Answer, ModelError> {
         let client = self.client.get_or_try_init(|| self.make_client()).await?;
         let mut url = self.base.clone();

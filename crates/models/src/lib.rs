@@ -1,7 +1,7 @@
 //! Models: which model answers, and what if it cannot?
 //!
 //! Everything here stands on one port, [`ContentGenerator`]: generate, stream, count, embed, in the shapes of the
-//! Gemini API. [`connect`] makes one from [`Options`]: the Gemini API, any server with OpenAI's chat completions or
+//! Gemini API. [`connect`] makes one from [`Options`]: the Gemini API, Vertex AI, any server with OpenAI's chat completions or
 //! Anthropic's Messages, or a file of [fake responses](FakeScript); optionally [recorded](record). [`GeneratorLlm`] puts the kernel's
 //! [`Llm`](convoke_adk::Llm) on top and adds what a conversation needs: failed calls are repeated with growing waits
 //! ([`retry`]), and so are streams that broke off or said nothing, with `retracted` set on the piece that takes the
@@ -32,7 +32,9 @@ mod credential;
 pub mod error;
 mod fake;
 mod generator;
+mod google;
 mod http;
+mod list;
 mod llm;
 pub mod observe;
 mod providers;
@@ -49,10 +51,13 @@ pub use fake::{FakeGenerator, FakeMode, FakeScript, FakeScriptError};
 pub use generator::{
     ContentGenerator, EmbedRequest, EmbedResponse, Embedding, GenerateResponse, ResponseStream, TokenCount,
 };
+pub use google::{GoogleCredential, GoogleCredentialError};
 pub use http::{HttpOptions, install_tls_provider};
+pub use list::{ListedModel, list_models};
 pub use llm::{GeneratorLlm, LlmOptions, RetryListener};
 pub use providers::anthropic::{AnthropicAuth, AnthropicOptions};
 pub use providers::gemini::{GeminiAuth, GeminiOptions};
 pub use providers::openai::OpenAiOptions;
+pub use providers::vertex::{VertexAccess, VertexOptions};
 pub use registry::{Connections, Registry};
 pub use retry::{Backoff, RetryNotice, RetryPolicy, retry_with_backoff};

@@ -1,4 +1,4 @@
-//! Servers that fail: is each failure told for what it is, by either provider?
+//! Servers that fail: is each failure told for what it is, by every provider?
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail where it stands")]
 
 use std::io::Write;
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use convoke_adk::{Content, Llm, LlmRequest, ModelError, ModelErrorKind};
 use convoke_models::{
-    ContentGenerator, GeminiOptions, GeneratorLlm, HttpOptions, LlmOptions, OpenAiOptions, Options, Provider, connect,
+    AnthropicOptions, ContentGenerator, GeminiOptions, GeneratorLlm, HttpOptions, LlmOptions, OpenAiOptions, Options,
+    Provider, connect,
 };
 use convoke_testkit::fake_model::FakeModel;
 use futures::{StreamExt, TryStreamExt};
@@ -29,6 +30,12 @@ fn gemini(base_url: &str, http: HttpOptions) -> Arc<dyn ContentGenerator> {
 fn openai(base_url: &str, http: HttpOptions) -> Arc<dyn ContentGenerator> {
     let options = OpenAiOptions { api_key: Some("k-secret".to_owned().into()), http, ..OpenAiOptions::new(base_url) };
     connect(Options::new(Provider::OpenAi(options))).unwrap()
+}
+
+fn anthropic(base_url: &str, http: HttpOptions) -> Arc<dyn ContentGenerator> {
+    let api_key = Some("k-secret".to_owned().into());
+    let options = AnthropicOptions { base_url: base_url.to_owned(), api_key, http, ..AnthropicOptions::default() };
+    connect(Options::new(Provider::Anthropic(options))).unwrap()
 }
 
 fn request() -> Arc<LlmRequest> {
@@ -53,14 +60,17 @@ async fn failure(generator: Arc<dyn ContentGenerator>) -> (usize, ModelError) {
     }
 }
 
-/// Runs both providers against a script.
-async fn both(script: impl Fn(&FakeModel), http: HttpOptions, check: impl Fn(usize, ModelError)) {
+/// Runs every provider against a script.
+async fn all(script: impl Fn(&FakeModel), http: HttpOptions, check: impl Fn(usize, ModelError)) {
     let model = FakeModel::start().await.unwrap();
     script(&model);
     let (count, error) = failure(gemini(&model.gemini_url(), http.clone())).await;
     check(count, error);
     script(&model);
-    let (count, error) = failure(openai(&model.openai_url(), http)).await;
+    let (count, error) = failure(openai(&model.openai_url(), http.clone())).await;
+    check(count, error);
+    script(&model);
+    let (count, error) = failure(anthropic(&model.anthropic_url(), http)).await;
     check(count, error);
     assert_eq!(model.turns_left(), 0);
 }
@@ -74,7 +84,7 @@ async fn statuses() {
         let script = |model: &FakeModel| {
             model.fails(status, json!({"message": "the server's words"})).with_header("Retry-After", "7");
         };
-        both(script, HttpOptions::default(), |count, error| {
+        all(script, HttpOptions::default(), |count, error| {
             let waits = matches!(kind, RateLimit | Server).then_some(Duration::from_secs(7));
             let message = "the server's words".to_owned();
             let expected = ModelError { kind, status: Some(status), message, retry_after: waits };
@@ -89,7 +99,7 @@ async fn a_stream_that_is_cut() {
     let script = |model: &FakeModel| {
         model.says("ha").then_cuts();
     };
-    both(script, HttpOptions::default(), |count, error| {
+    all(script, HttpOptions::default(), |count, error| {
         assert_eq!((count, error.kind, error.status), (1, ModelErrorKind::Network, None));
         assert!(error.message.starts_with("the answer of http://127.0.0.1:"), "{error}");
     })
@@ -101,7 +111,7 @@ async fn an_event_that_is_cut() {
     let script = |model: &FakeModel| {
         model.sends([b"data: {\"candidates\": [{\"con".as_slice()]);
     };
-    both(script, HttpOptions::default(), |_, error| {
+    all(script, HttpOptions::default(), |_, error| {
         assert_eq!(error.kind, ModelErrorKind::Network);
         assert_eq!(error.message, "the model's answer broke off in the middle of a piece");
     })
@@ -114,7 +124,7 @@ async fn malformed_json_and_bytes() {
         let script = |model: &FakeModel| {
             model.sends([body]);
         };
-        both(script, HttpOptions::default(), |_, error| {
+        all(script, HttpOptions::default(), |_, error| {
             assert_eq!(error.kind, ModelErrorKind::InvalidStream);
             assert!(error.message.starts_with("the model's answer is malformed: "), "{error}");
         })
@@ -127,7 +137,7 @@ async fn a_web_page() {
     let script = |model: &FakeModel| {
         model.sends([b"\n<!doctype html>hello".as_slice()]).with_header("content-type", "text/html");
     };
-    both(script, HttpOptions::default(), |_, error| {
+    all(script, HttpOptions::default(), |_, error| {
         assert_eq!(error.kind, ModelErrorKind::Other);
         assert!(error.message.ends_with("check the base URL"), "{error}");
     })
@@ -140,7 +150,7 @@ async fn a_redirect_is_not_followed() {
     let script = |model: &FakeModel| {
         model.fails(307, Value::Null).with_header("Location", &elsewhere.gemini_url());
     };
-    both(script, HttpOptions::default(), |_, error| {
+    all(script, HttpOptions::default(), |_, error| {
         assert_eq!((error.kind, error.status), (ModelErrorKind::Other, Some(307)));
         assert!(error.message.ends_with("name the final address"), "{error}");
     })
@@ -154,7 +164,7 @@ async fn a_server_that_falls_silent() {
     let script = |model: &FakeModel| {
         model.says("ha").then_stalls();
     };
-    both(script, http.clone(), |count, error| {
+    all(script, http.clone(), |count, error| {
         assert_eq!((count, error.kind), (1, ModelErrorKind::Network));
         assert!(error.message.ends_with("stopped answering"), "{error}");
     })
@@ -162,7 +172,7 @@ async fn a_server_that_falls_silent() {
     let mute = |model: &FakeModel| {
         model.sends([]).then_stalls();
     };
-    both(mute, http, |count, error| assert_eq!((count, error.kind), (0, ModelErrorKind::Network))).await;
+    all(mute, http, |count, error| assert_eq!((count, error.kind), (0, ModelErrorKind::Network))).await;
 }
 
 #[tokio::test]
@@ -183,7 +193,7 @@ async fn an_event_without_end_is_refused() {
     let script = |model: &FakeModel| {
         model.sends(std::iter::once(b"data: ".as_slice()).chain(std::iter::repeat_n(mib.as_slice(), 33)));
     };
-    both(script, HttpOptions::default(), |_, error| {
+    all(script, HttpOptions::default(), |_, error| {
         assert_eq!(error.kind, ModelErrorKind::Other);
         assert_eq!(error.message, "read an event of more than 33554432 bytes");
     })

@@ -54,6 +54,7 @@ pub struct FakeModel {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
     count: watch::Receiver<usize>,
+    hang_ups: watch::Receiver<usize>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -145,9 +146,15 @@ impl FakeModel {
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         let (counter, count) = watch::channel(0);
-        let server = Server { state: Arc::clone(&state), counter: Arc::new(counter), stop: stop.clone() };
+        let (hung_up, hang_ups) = watch::channel(0);
+        let server = Server {
+            state: Arc::clone(&state),
+            counter: Arc::new(counter),
+            hung_up: Arc::new(hung_up),
+            stop: stop.clone(),
+        };
         tasks.spawn(server.accept(listener, tasks.clone()));
-        Ok(Self { address, state, count, stop, tasks })
+        Ok(Self { address, state, count, hang_ups, stop, tasks })
     }
 
     /// Where it listens.
@@ -192,6 +199,12 @@ impl FakeModel {
     /// Adds a turn that fails with a status and an error object, sent as `{error: …}`.
     pub fn fails(&self, status: u16, error: Value) -> &Self {
         self.push(Turn { status, ..Turn::new(vec![Said::Error(error)]) })
+    }
+
+    /// Adds a turn that fails with a status and these bytes as its body.
+    pub fn refuses(&self, status: u16, body: &[u8]) -> &Self {
+        let said = vec![Said::Raw(Bytes::copy_from_slice(body))];
+        self.push(Turn { status, finish: None, usage: false, ..Turn::new(said) })
     }
 
     /// Adds a turn of these bytes, a chunk each.
@@ -261,6 +274,13 @@ impl FakeModel {
         let _ = seen.wait_for(|seen| *seen >= count).await;
     }
 
+    /// Waits until this many clients hung up in the middle of an answer. Wants a deadline around it.
+    pub async fn wait_for_hang_ups(&self, count: usize) {
+        let mut seen = self.hang_ups.clone();
+        // It ends early only with the server.
+        let _ = seen.wait_for(|seen| *seen >= count).await;
+    }
+
     /// Turns that were not asked for.
     #[must_use]
     pub fn turns_left(&self) -> usize {
@@ -295,6 +315,7 @@ impl Drop for FakeModel {
 struct Server {
     state: Arc<Mutex<State>>,
     counter: Arc<watch::Sender<usize>>,
+    hung_up: Arc<watch::Sender<usize>>,
     stop: CancellationToken,
 }
 
@@ -352,7 +373,7 @@ impl Server {
         let (sender, chunks) = mpsc::channel(CHUNKS_QUEUED);
         let failed = turn.said.iter().any(|said| matches!(said, Said::Error(_)));
         let kind = if failed || !dialect.streams() { "application/json" } else { "text/event-stream" };
-        let mut response = Response::new(Chunks::new(chunks));
+        let mut response = Response::new(Chunks::new(chunks, Some(Arc::clone(&self.hung_up))));
         *response.status_mut() = hyper::StatusCode::from_u16(turn.status).unwrap_or_default();
         let own_kind = turn.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let kind = (!own_kind).then(|| ("content-type".to_owned(), kind.to_owned()));
@@ -407,7 +428,7 @@ fn plain(status: u16, body: &Value) -> Response<Chunks> {
     let (mut sender, chunks) = mpsc::channel(1);
     // The channel is new and has room.
     let _ = sender.try_send(Ok(Bytes::from(body.to_string())));
-    let mut response = Response::new(Chunks::new(chunks));
+    let mut response = Response::new(Chunks::new(chunks, None));
     *response.status_mut() = hyper::StatusCode::from_u16(status).unwrap_or_default();
     response
 }
@@ -432,11 +453,21 @@ struct Chunks {
     chunks: mpsc::Receiver<io::Result<Bytes>>,
     /// A cut that is due.
     cut: Option<io::Error>,
+    /// Told if nobody takes the body to its end.
+    hung_up: Option<Arc<watch::Sender<usize>>>,
 }
 
 impl Chunks {
-    fn new(chunks: mpsc::Receiver<io::Result<Bytes>>) -> Self {
-        Self { chunks, cut: None }
+    fn new(chunks: mpsc::Receiver<io::Result<Bytes>>, hung_up: Option<Arc<watch::Sender<usize>>>) -> Self {
+        Self { chunks, cut: None, hung_up }
+    }
+}
+
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        if let Some(hung_up) = &self.hung_up {
+            hung_up.send_modify(|count| *count += 1);
+        }
     }
 }
 
@@ -446,6 +477,7 @@ impl Body for Chunks {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if let Some(cut) = self.cut.take() {
+            self.hung_up = None;
             return Poll::Ready(Some(Err(cut)));
         }
         match self.chunks.poll_next_unpin(cx) {
@@ -454,6 +486,10 @@ impl Body for Chunks {
                 self.cut = Some(cut);
                 cx.waker().wake_by_ref();
                 Poll::Pending
+            }
+            Poll::Ready(None) => {
+                self.hung_up = None;
+                Poll::Ready(None)
             }
             chunk => chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data))),
         }

@@ -44,8 +44,10 @@ impl Report {
             Some(Value::Null) | None => value,
             Some(error) => error,
         };
+        // OAuth's errors have a code where others have an object (RFC 6749 §5.2).
+        let described = value.get("error_description").and_then(Value::as_str).filter(|text| !text.is_empty());
         let message = match error {
-            Value::String(text) => Some(text.as_str()),
+            Value::String(text) => Some(described.unwrap_or(text)),
             _ => ["message", "detail", "error_description"].iter().find_map(|key| error.get(*key)?.as_str()),
         };
         if let Some(code) = error.get("code") {

@@ -35,6 +35,19 @@ impl Answer {
         Ok(body)
     }
 
+    /// The whole body, if it has no more than `max` bytes.
+    pub(crate) async fn bytes_up_to(mut self, max: usize) -> Result<Vec<u8>, ModelError> {
+        let mut body = Vec::new();
+        while let Some(bytes) = self.chunk().await? {
+            body.extend_from_slice(&bytes);
+            if body.len() > max {
+                let message = format!("read an answer of more than {max} bytes where a short one was expected");
+                return Err(ModelError::new(ModelErrorKind::Other, message));
+            }
+        }
+        Ok(body)
+    }
+
     /// The JSON texts that the body consists of: the data of each event, or the body where it is plain JSON.
     pub(crate) fn documents(self) -> Documents {
         Documents { answer: self, form: Form::Unknown, ready: VecDeque::new() }

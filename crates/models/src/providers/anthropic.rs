@@ -20,6 +20,7 @@ use crate::generator::{
     ContentGenerator, EmbedRequest, EmbedResponse, GenerateResponse, ResponseStream, TokenCount, or_cancelled,
 };
 use crate::http::{Http, HttpOptions, parse_base, parse_json, shown};
+use crate::list::ListedModel;
 use crate::providers::join::join;
 
 mod assemble;
@@ -101,6 +102,10 @@ impl Anthropic {
         let http = Http::new(base, proof, options.http)?.with_header("anthropic-version", VERSION);
         let dialect = Dialect { caching: options.caching, extra_body: options.extra_body };
         Ok(Self { http: Arc::new(http), dialect: Arc::new(dialect) })
+    }
+
+    pub(crate) async fn list(&self, cancel: &CancellationToken) -> Result<Vec<ListedModel>, ModelError> {
+        crate::list::ask(&self.http, "models?limit=1000", cancel).await
     }
 }
 

@@ -9,21 +9,25 @@ use async_trait::async_trait;
 use convoke_adk::{LlmRequest, ModelError, ModelErrorKind};
 use futures::StreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderName};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::connect::ConnectError;
 use crate::credential::Credential;
 use crate::error::classify_inline;
 use crate::generator::{
-    ContentGenerator, EmbedRequest, EmbedResponse, GenerateResponse, ResponseStream, TokenCount, or_cancelled,
+    ContentGenerator, EmbedRequest, EmbedResponse, Embedding, GenerateResponse, ResponseStream, TokenCount,
+    or_cancelled,
 };
 use crate::http::{Http, HttpOptions, parse_base, parse_json, shown};
+use crate::list::ListedModel;
 
 mod body;
 mod path;
 
 pub(crate) use body::request_as_json;
+pub(crate) use path::Place;
 
 /// How the key is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +78,7 @@ impl Default for GeminiOptions {
 /// The Gemini API.
 pub(crate) struct Gemini {
     http: Arc<Http>,
+    place: Arc<Place>,
 }
 
 impl Gemini {
@@ -87,7 +92,26 @@ impl Gemini {
             GeminiAuth::ApiKeyHeader => (HeaderName::from_static("x-goog-api-key"), "", key),
             GeminiAuth::Bearer => (AUTHORIZATION, "Bearer ", key),
         });
-        Ok(Self { http: Arc::new(Http::new(base, credential, options.http)?) })
+        Ok(Self::at(Place::Gemini, Http::new(base, credential, options.http)?))
+    }
+
+    /// Models of another place with the same requests and answers.
+    pub(crate) fn at(place: Place, http: Http) -> Self {
+        Self { http: Arc::new(http), place: Arc::new(place) }
+    }
+
+    pub(crate) async fn list(&self, cancel: &CancellationToken) -> Result<Vec<ListedModel>, ModelError> {
+        crate::list::ask(&self.http, self.place.list(), cancel).await
+    }
+
+    /// One vector: Vertex AI takes one text a call.
+    async fn predict(&self, model: &str, text: &str, cancel: &CancellationToken) -> Result<Embedding, ModelError> {
+        let body = json!({"instances": [{"content": text}]}).to_string().into_bytes();
+        let mut answer: Value = self.call(&self.place.of(model, "predict"), body, cancel).await?;
+        let vector = answer.pointer_mut("/predictions/0/embeddings").map(Value::take).unwrap_or_default();
+        Embedding::deserialize(vector).map_err(|error| {
+            ModelError::new(ModelErrorKind::InvalidStream, format!("the model's answer has an unknown shape: {error}"))
+        })
     }
 
     async fn call<T: serde::de::DeserializeOwned>(
@@ -114,14 +138,15 @@ impl ContentGenerator for Gemini {
         request: Arc<LlmRequest>,
         cancel: CancellationToken,
     ) -> Result<GenerateResponse, ModelError> {
-        let path = path::of(&request.model, "generateContent");
+        let path = self.place.of(&request.model, "generateContent");
         self.call(&path, body::generate(&request)?, &cancel).await
     }
 
     fn generate_content_stream(&self, request: Arc<LlmRequest>, cancel: CancellationToken) -> ResponseStream {
         let http = Arc::clone(&self.http);
+        let place = Arc::clone(&self.place);
         let pieces = async_stream::try_stream! {
-            let path = path::of(&request.model, "streamGenerateContent") + "?alt=sse";
+            let path = place.of(&request.model, "streamGenerateContent") + "?alt=sse";
             let answer = or_cancelled(&cancel, async { http.post(&path, body::generate(&request)?).await }).await?;
             let mut documents = answer.documents();
             while let Some(text) = or_cancelled(&cancel, documents.next()).await? {
@@ -138,8 +163,12 @@ impl ContentGenerator for Gemini {
         request: Arc<LlmRequest>,
         cancel: CancellationToken,
     ) -> Result<TokenCount, ModelError> {
-        let path = path::of(&request.model, "countTokens");
-        self.call(&path, body::count(&request)?, &cancel).await
+        let path = self.place.of(&request.model, "countTokens");
+        let body = match *self.place {
+            Place::Gemini => body::count(&request)?,
+            Place::Vertex { .. } => body::count_flat(&request)?,
+        };
+        self.call(&path, body, &cancel).await
     }
 
     async fn embed_content(
@@ -147,7 +176,14 @@ impl ContentGenerator for Gemini {
         request: EmbedRequest,
         cancel: CancellationToken,
     ) -> Result<EmbedResponse, ModelError> {
-        let path = path::of(&request.model, "batchEmbedContents");
+        if let Place::Vertex { .. } = *self.place {
+            let mut embeddings = Vec::with_capacity(request.texts.len());
+            for text in &request.texts {
+                embeddings.push(self.predict(&request.model, text, &cancel).await?);
+            }
+            return Ok(EmbedResponse { embeddings, metadata: None });
+        }
+        let path = self.place.of(&request.model, "batchEmbedContents");
         self.call(&path, body::embed(&request)?, &cancel).await
     }
 }

@@ -21,6 +21,7 @@ use crate::generator::{
     or_cancelled,
 };
 use crate::http::{Http, HttpOptions, parse_base, parse_json, shown};
+use crate::list::ListedModel;
 use crate::providers::join::join;
 
 mod assemble;
@@ -86,6 +87,10 @@ impl OpenAi {
             extra_body: options.extra_body,
         };
         Ok(Self { http: Arc::new(http), dialect: Arc::new(dialect) })
+    }
+
+    pub(crate) async fn list(&self, cancel: &CancellationToken) -> Result<Vec<ListedModel>, ModelError> {
+        crate::list::ask(&self.http, "models", cancel).await
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::path;
 use crate::catalog;
 use crate::generator::EmbedRequest;
-use crate::providers::ANTHROPIC;
+use crate::providers::FOREIGN;
 
 /// Marks ids that the kernel gave to calls that came without one.
 const KERNEL_ID: &str = "adk-";
@@ -40,6 +40,26 @@ pub(super) fn count(request: &LlmRequest) -> Result<Vec<u8>, ModelError> {
         return to_vec(&Count::Contents(Contents(request)));
     }
     to_vec(&Count::GenerateContentRequest(Body { model: Some(&name), request }))
+}
+
+/// The body of `countTokens` as Vertex AI takes it: nothing that only generates.
+pub(super) fn count_flat(request: &LlmRequest) -> Result<Vec<u8>, ModelError> {
+    to_vec(&Counted(request))
+}
+
+struct Counted<'a>(&'a LlmRequest);
+
+impl Serialize for Counted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut body = serializer.serialize_map(None)?;
+        body.serialize_entry("contents", &Contents(self.0))?;
+        system(self.0, &mut body)?;
+        let tools = Tools(self.0);
+        if !tools.is_empty() {
+            body.serialize_entry("tools", &tools)?;
+        }
+        body.end()
+    }
 }
 
 /// The body of `batchEmbedContents`.
@@ -100,12 +120,17 @@ impl Serialize for Config<'_> {
     }
 }
 
+fn system<M: SerializeMap>(request: &LlmRequest, body: &mut M) -> Result<(), M::Error> {
+    if request.system_instruction.is_empty() {
+        return Ok(());
+    }
+    let text = request.system_instruction.join("\n\n");
+    body.serialize_entry("systemInstruction", &json!({"parts": [{"text": text}]}))
+}
+
 /// Writes instructions, tools and the like.
 fn around<M: SerializeMap>(request: &LlmRequest, body: &mut M) -> Result<(), M::Error> {
-    if !request.system_instruction.is_empty() {
-        let text = request.system_instruction.join("\n\n");
-        body.serialize_entry("systemInstruction", &json!({"parts": [{"text": text}]}))?;
-    }
+    system(request, body)?;
     let tools = Tools(request);
     if !tools.is_empty() {
         body.serialize_entry("tools", &tools)?;
@@ -317,7 +342,7 @@ impl Serialize for PartOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         // The API refuses fields that it does not know.
-        for (key, value) in self.part.raw().iter().filter(|(key, _)| key.as_str() != ANTHROPIC) {
+        for (key, value) in self.part.raw().iter().filter(|(key, _)| !FOREIGN.contains(&key.as_str())) {
             match value {
                 Value::Object(inner) if matches!(key.as_str(), "functionCall" | "functionResponse") => {
                     map.serialize_entry(key, &WithoutKernelId(inner))?;

@@ -11,14 +11,19 @@ use serde_json::{Map, Value, json};
 
 use crate::error::classify_inline;
 use crate::generator::GenerateResponse;
+use crate::providers::OPENAI;
 
 /// The most calls in one answer: more than any model makes, and what a broken server may cost us.
 const CALLS_MAX: usize = 256;
+/// The most details of thoughts in one answer.
+const DETAILS_MAX: usize = 1024;
 
 /// One answer under way.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     calls: Vec<Call>,
+    /// OpenRouter's `reasoning_details`: what a model wants back.
+    details: Vec<Map<String, Value>>,
     finish_reason: Option<String>,
     usage: Option<Value>,
     model: Option<String>,
@@ -35,6 +40,8 @@ struct Call {
     id: Option<String>,
     name: String,
     arguments: String,
+    /// What a gateway added, such as a signature.
+    extra: Map<String, Value>,
 }
 
 impl Assembler {
@@ -67,6 +74,9 @@ impl Assembler {
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             self.call(call);
         }
+        for detail in delta.get("reasoning_details").and_then(Value::as_array).into_iter().flatten() {
+            self.detail(detail);
+        }
         Ok(self.text_piece(delta))
     }
 
@@ -76,7 +86,12 @@ impl Assembler {
     }
 
     /// The last piece: calls, finish reason, token counts.
-    pub(super) fn finish(self) -> Option<GenerateResponse> {
+    pub(super) fn finish(mut self) -> Option<GenerateResponse> {
+        if !self.complete && self.finish_reason.is_none() {
+            // The stream was cut: a call may be half there and look whole, and half a call must not run.
+            self.calls.clear();
+            self.details.clear();
+        }
         let mut parts = Vec::with_capacity(self.calls.len());
         let mut malformed = false;
         for call in &self.calls {
@@ -96,6 +111,9 @@ impl Assembler {
         };
         if malformed {
             parts.clear();
+        }
+        if !self.details.is_empty() {
+            parts.insert(0, json!({"thought": true, OPENAI: {"reasoning_details": self.details}}));
         }
         if reason.is_none() && parts.is_empty() && self.usage.is_none() {
             return None;
@@ -143,6 +161,32 @@ impl Assembler {
         Some(response.into())
     }
 
+    /// Takes a detail of a thought, or a fragment of one: those of one index and type are one.
+    fn detail(&mut self, detail: &Value) {
+        let Some(detail) = detail.as_object() else { return };
+        let same = |last: &&mut Map<String, Value>| {
+            detail.contains_key("index") && ["index", "type"].iter().all(|key| last.get(*key) == detail.get(*key))
+        };
+        let Some(last) = self.details.last_mut().filter(same) else {
+            if self.details.len() < DETAILS_MAX {
+                self.details.push(detail.clone());
+            }
+            return;
+        };
+        for (key, value) in detail {
+            match (last.get_mut(key), value) {
+                (Some(Value::String(text)), Value::String(more))
+                    if matches!(key.as_str(), "text" | "summary" | "data") =>
+                {
+                    text.push_str(more);
+                }
+                _ => {
+                    last.insert(key.clone(), value.clone());
+                }
+            }
+        }
+    }
+
     /// Takes a fragment of a call.
     fn call(&mut self, fragment: &Value) {
         let text =
@@ -166,6 +210,9 @@ impl Assembler {
         if call.name.is_empty() {
             call.name = name.unwrap_or_default();
         }
+        let extra = fragment.as_object().into_iter().flatten();
+        let extra = extra.filter(|(key, _)| !matches!(key.as_str(), "index" | "id" | "type" | "function"));
+        call.extra.extend(extra.map(|(key, value)| (key.clone(), value.clone())));
         match function.and_then(|function| function.get("arguments")) {
             Some(Value::String(text)) => call.arguments.push_str(text),
             Some(Value::Null) | None => {}
@@ -202,7 +249,11 @@ impl Call {
         }
         call.insert("name".to_owned(), self.name.as_str().into());
         call.insert("args".to_owned(), Value::Object(arguments(&self.arguments)?));
-        Some(json!({"functionCall": call}))
+        let mut part = json!({"functionCall": call});
+        if let (false, Some(part)) = (self.extra.is_empty(), part.as_object_mut()) {
+            part.insert(OPENAI.to_owned(), Value::Object(self.extra.clone()));
+        }
+        Some(part)
     }
 }
 

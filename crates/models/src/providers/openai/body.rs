@@ -12,6 +12,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use crate::providers::OPENAI;
 use crate::providers::extra::Extra;
 use crate::providers::outcome::outcome;
 
@@ -114,11 +115,14 @@ struct Message<'a> {
     tool_calls: Vec<CallOut<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
+    /// What a gateway added to the message.
+    #[serde(flatten)]
+    extra: Option<&'a Map<String, Value>>,
 }
 
 impl<'a> Message<'a> {
     fn new(role: &'static str, content: Said<'a>) -> Self {
-        Self { role, content: Some(content), tool_calls: Vec::new(), tool_call_id: None }
+        Self { role, content: Some(content), tool_calls: Vec::new(), tool_call_id: None, extra: None }
     }
 }
 
@@ -141,6 +145,9 @@ struct CallOut<'a> {
     id: Cow<'a, str>,
     r#type: &'static str,
     function: CalledOut<'a>,
+    /// What a gateway added to the call.
+    #[serde(flatten)]
+    extra: Option<&'a Map<String, Value>>,
 }
 
 #[derive(Serialize)]
@@ -185,7 +192,9 @@ impl<'a> Messages<'a> {
     fn model(&mut self, index: usize, content: &'a Content) {
         self.close();
         let mut calls = Vec::new();
-        for raw in content.parts.iter().filter_map(|part| part.raw().get("functionCall")) {
+        let kept = |part: &'a Part| part.raw().get(OPENAI).and_then(Value::as_object);
+        for part in &content.parts {
+            let Some(raw) = part.raw().get("functionCall") else { continue };
             let Some(name) = raw.get("name").and_then(Value::as_str) else { continue };
             let id = match raw.get("id").and_then(Value::as_str).filter(|id| !id.is_empty()) {
                 Some(id) => Cow::Borrowed(id),
@@ -193,7 +202,8 @@ impl<'a> Messages<'a> {
             };
             self.open.push_back((name, id.clone()));
             let arguments = raw.get("args").filter(|args| !args.is_null());
-            calls.push(CallOut { id, r#type: "function", function: CalledOut { name, arguments } });
+            let function = CalledOut { name, arguments };
+            calls.push(CallOut { id, r#type: "function", function, extra: kept(part) });
         }
         let text = joined(content.parts.iter().filter(|part| !part.is_thought()).filter_map(Part::as_text), "");
         if calls.is_empty() && text.is_none() {
@@ -204,6 +214,7 @@ impl<'a> Messages<'a> {
             content: text.map(Said::Text),
             tool_calls: calls,
             tool_call_id: None,
+            extra: content.parts.iter().filter(|part| part.is_thought()).find_map(kept),
         });
     }
 
