@@ -124,7 +124,9 @@ impl Facts {
                 "id": self.workspace_id,
                 "cwd": self.workspace,
                 "primary": true,
-                "trusted": trusted,
+                // To the peer's page, `false` means that no session may be opened here; ours may always be.
+                "trusted": true,
+                "settingsTrusted": trusted,
                 "workflowsEnabled": false,
                 "removable": false,
             }],

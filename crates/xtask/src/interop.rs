@@ -32,6 +32,12 @@ const SUITES: &[Suite] = &[
     Suite { name: "page types", needs: &[Need::Packages], run: page::types },
     Suite { name: "page in a browser", needs: &[Need::Packages, Need::Browser], run: page::in_a_browser },
     Suite { name: "qwen sdk", needs: &[Need::Packages, Need::Node22], run: foreign::qwen_sdk },
+    Suite {
+        name: "qwen web shell",
+        needs: &[Need::Packages, Need::Node22, Need::Browser],
+        run: foreign::qwen_web_shell,
+    },
+    Suite { name: "gemini cli", needs: &[Need::Packages, Need::Node22], run: foreign::gemini_cli },
 ];
 
 /// How one suite ended.

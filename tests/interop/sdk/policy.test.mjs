@@ -144,3 +144,16 @@ test("a mode is switched, and everybody hears it", async () => {
   assert.equal(asKnownDaemonEvent(event)?.type, "approval_mode_changed");
   await a.session.close();
 });
+
+test("a model is switched, or refused in the agent's words", async () => {
+  const [a, b] = await seats(2);
+  await a.session.setModel("large");
+  const event = await b.next("model_switched");
+  assert.equal(asKnownDaemonEvent(event)?.type, "model_switched");
+  assert.equal((await b.session.context()).state.models.currentModelId, "large");
+  const refusal = await failure(a.session.setModel("no-such-model"));
+  assert.deepEqual([refusal.status, refusal.body.code], [500, -32603]);
+  assert.match(refusal.body.data.details, /no-such-model/);
+  assert.equal(asKnownDaemonEvent(await b.next("model_switch_failed"))?.type, "model_switch_failed");
+  await a.session.close();
+});

@@ -160,6 +160,38 @@ mod tests {
         assert_eq!(major(""), None);
     }
 
+    /// Else `npm ci` refuses, and every suite that needs a package is skipped. `npm install` leaves packages out that its
+    /// registry does not have for other machines; their entries need no more than version, `os` and `cpu`.
+    #[test]
+    fn the_lock_file_names_every_package_that_another_one_asks_for() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PACKAGES).join("package-lock.json");
+        let lock: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        let packages = lock["packages"].as_object().unwrap();
+        let found = |from: &str, name: &str| {
+            let mut folder = Some(from);
+            while let Some(at) = folder {
+                let path =
+                    if at.is_empty() { format!("node_modules/{name}") } else { format!("{at}/node_modules/{name}") };
+                if packages.contains_key(&path) {
+                    return true;
+                }
+                folder = (!at.is_empty()).then(|| at.rsplit_once("/node_modules/").map_or("", |(outer, _)| outer));
+            }
+            false
+        };
+        let missing: Vec<_> = packages
+            .iter()
+            .flat_map(|(path, package)| {
+                ["dependencies", "optionalDependencies", "devDependencies"]
+                    .into_iter()
+                    .filter_map(|kind| package[kind].as_object())
+                    .flat_map(serde_json::Map::keys)
+                    .filter(move |name| !found(path, name))
+            })
+            .collect();
+        assert!(packages.len() > 10 && missing.is_empty(), "{missing:?}");
+    }
+
     #[test]
     fn packages_as_locked_are_not_fetched_again() {
         let folder = tempfile::tempdir().unwrap();
