@@ -31,7 +31,8 @@ pub struct AgentOptions {
     ///
     /// [`AgentChild::prompt`]: crate::AgentChild::prompt
     pub cancel_timeout: Duration,
-    /// How long the agent has to exit by itself once its stdin was closed.
+    /// How long the agent has to exit by itself once its stdin was closed. The Gemini CLI needs two seconds on a quiet
+    /// machine; the peer gives ten in all.
     pub close_grace: Duration,
     /// How this client introduces itself: name and version.
     pub client: (String, String),
@@ -43,7 +44,7 @@ impl Default for AgentOptions {
             initialize_timeout: Duration::from_secs(10),
             line_bytes_max: 16 * 1024 * 1024,
             cancel_timeout: Duration::from_secs(10),
-            close_grace: Duration::from_secs(1),
+            close_grace: Duration::from_secs(5),
             client: ("convoke".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         }
     }
