@@ -53,6 +53,7 @@ fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
         port: PortOption::Given(args.port),
         socket: None,
         tls: None,
+        rate: None,
         page: true,
         workspace: startup.workspace.clone(),
         token: TokenOption::Generate,

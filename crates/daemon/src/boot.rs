@@ -60,6 +60,16 @@ pub fn validate(options: &DaemonOptions) -> Result<(), BootError> {
             return Err(rule.refuse(0.0));
         }
     }
+    if let Some(rate) = &options.rate {
+        for (rule, number) in [
+            (NumberRule::RATE_PROMPT, rate.prompt as usize),
+            (NumberRule::RATE_MUTATION, rate.mutation as usize),
+            (NumberRule::RATE_READ, rate.read as usize),
+            (NumberRule::RATE_WINDOW, usize::try_from(rate.window.as_millis()).unwrap_or(usize::MAX)),
+        ] {
+            rule.check(number)?;
+        }
+    }
     if options.bridge.quorum == Some(0) {
         return Err(BootError::InvalidQuorum("0".to_owned()));
     }

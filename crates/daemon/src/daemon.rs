@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use convoke_bridge::Bridge;
+use convoke_stdx::Clock;
 use secrecy::SecretString;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,7 @@ use crate::listener::{Listeners, SocketFile, Tls};
 use crate::metrics::{Metrics, Tally};
 use crate::options::{DaemonOptions, TokenOption};
 use crate::origin::{AllowedOrigin, Wall};
+use crate::rate::Limiter;
 use crate::server;
 use crate::service::Service;
 
@@ -85,7 +87,17 @@ impl Daemon {
         let tally = Tally::new(Arc::clone(&metrics));
         let (driver, handle) = Driver::new(Bridge::new(options.bridge), agents, audit, tally);
         let health_open = loopback && !options.require_auth;
-        let service = Arc::new(Service { wall, auth, health_open, page: options.page, handle, facts, metrics });
+        let service = Arc::new(Service {
+            wall,
+            auth,
+            health_open,
+            page: options.page,
+            handle,
+            facts,
+            metrics,
+            rate: options.rate.map(|rate| Mutex::new(Limiter::new(rate))),
+            clock: Clock::start(),
+        });
         Ok(Self {
             listeners,
             tls,

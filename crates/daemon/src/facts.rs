@@ -5,7 +5,7 @@ use convoke_bridge::BridgeOptions;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::options::{DaemonLimits, DaemonOptions};
+use crate::options::{DaemonLimits, DaemonOptions, RateOptions};
 
 /// What works, by its tag on the wire. A tag is here only if its routes answer as specified.
 const FEATURES: &[&str] = &[
@@ -51,6 +51,7 @@ pub(crate) struct Facts {
     pub(crate) version: String,
     pub(crate) bridge: BridgeOptions,
     pub(crate) limits: DaemonLimits,
+    pub(crate) rate: Option<RateOptions>,
     pub(crate) has_token: bool,
     pub(crate) require_auth: bool,
     pub(crate) loopback_bind: bool,
@@ -76,6 +77,7 @@ impl Facts {
             version: options.version.clone(),
             bridge: options.bridge.clone(),
             limits: options.limits.clone(),
+            rate: options.rate,
             has_token,
             require_auth: options.require_auth,
             loopback_bind,
@@ -93,6 +95,7 @@ impl Facts {
         let conditional = [
             ("require_auth", self.require_auth),
             ("allow_origin", self.origin_mode != "none"),
+            ("rate_limit", self.rate.is_some()),
             ("prompt_absolute_deadline", self.bridge.prompt_deadline.is_some()),
             ("writer_idle_timeout", self.limits.writer_idle.is_some()),
         ];

@@ -32,6 +32,7 @@ mod metrics;
 mod options;
 mod origin;
 mod peer;
+mod rate;
 mod respond;
 mod route;
 mod routes;
@@ -44,4 +45,6 @@ mod traces;
 pub use boot::{BootError, NumberRule, apply_policy, validate};
 pub use convoke_acp::AgentCommand;
 pub use daemon::{Daemon, ExitOutcome};
-pub use options::{AgentSource, AgentStreams, DaemonLimits, DaemonOptions, PortOption, TlsFiles, TokenOption};
+pub use options::{
+    AgentSource, AgentStreams, DaemonLimits, DaemonOptions, PortOption, RateOptions, TlsFiles, TokenOption,
+};

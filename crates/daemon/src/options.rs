@@ -26,6 +26,8 @@ pub struct DaemonOptions {
     pub socket: Option<PathBuf>,
     /// What to prove its name with; TCP connections are then TLS only.
     pub tls: Option<TlsFiles>,
+    /// How often a peer may call; `None` does not count.
+    pub rate: Option<RateOptions>,
     /// Whether the page is served.
     pub page: bool,
     /// The workspace: absolute, an existing folder.
@@ -54,6 +56,25 @@ pub struct DaemonOptions {
     pub approval_mode: ApprovalMode,
     /// Whether the workspace's folder is trusted, for `/capabilities`.
     pub trusted: bool,
+}
+
+/// How many requests a peer may send in a window, by what they are. Each is at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateOptions {
+    /// Prompts.
+    pub prompt: u32,
+    /// Other changes.
+    pub mutation: u32,
+    /// Reads.
+    pub read: u32,
+    /// The window.
+    pub window: Duration,
+}
+
+impl Default for RateOptions {
+    fn default() -> Self {
+        Self { prompt: 10, mutation: 30, read: 120, window: Duration::from_secs(60) }
+    }
 }
 
 /// The PEM files of a TLS listener.

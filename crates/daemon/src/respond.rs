@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -77,6 +78,22 @@ pub(crate) fn json_bytes(status: StatusCode, bytes: Bytes) -> Reply {
 pub(crate) fn text(text: String, media_type: &'static str) -> Reply {
     let mut reply = Response::new(ReplyBody::bytes(Bytes::from(text)));
     reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    reply
+}
+
+/// `429`, with when to come back.
+pub(crate) fn too_many(tier: &str, retry_after: Duration, limit: u32) -> Reply {
+    let millis = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
+    let body = serde_json::json!({
+        "error": "Rate limit exceeded",
+        "code": "rate_limit_exceeded",
+        "tier": tier,
+        "retryAfterMs": millis,
+    });
+    let mut reply = json(StatusCode::TOO_MANY_REQUESTS, &body);
+    let headers = reply.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
+    headers.insert("x-ratelimit-limit", HeaderValue::from(limit));
     reply
 }
 

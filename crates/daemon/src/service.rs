@@ -1,17 +1,18 @@
 //! What happens to a request between the socket and its route? The order in which it is let in.
 //!
 //! ```text
-//! head ─▶ Host ─▶ Origin ─▶ page files, /health ─▶ bearer ─▶ JSON body ─▶ route
-//! 431     403     403       200                     401      400, 413     404 as HTML
+//! head ─▶ Host ─▶ Origin ─▶ page files, /health ─▶ bearer ─▶ rate ─▶ JSON body ─▶ route
+//! 431     403     403       200                     401      429     400, 413     404 as HTML
 //! ```
 //! The Host is judged first of all, so that a rebound name learns nothing. One function instead of a stack of layers:
 //! the order is the law here, and no framework's 404, 405 or 415 gets between. Source: daemon specification, §b.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
+use convoke_stdx::Clock;
 use futures::FutureExt;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
@@ -29,6 +30,7 @@ use crate::http_error::HttpError;
 use crate::metrics::Metrics;
 use crate::origin::{self, Verdict, Wall};
 use crate::peer::{Connection, Peer};
+use crate::rate::{Admission, Limiter, PeerKey, Tier};
 use crate::respond::{self, Reply};
 use crate::route::{self, Match, Route};
 use crate::routes::{self, Incoming};
@@ -54,6 +56,9 @@ pub(crate) struct Service {
     pub(crate) handle: Handle,
     pub(crate) facts: Arc<Facts>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Who asked how often; `None` does not count.
+    pub(crate) rate: Option<Mutex<Limiter>>,
+    pub(crate) clock: Clock,
 }
 
 impl Service {
@@ -129,6 +134,11 @@ impl Service {
         if !open && !self.auth.admits(&head.headers) {
             return respond::json(StatusCode::UNAUTHORIZED, &json!({"error": "Unauthorized"}));
         }
+        if let Some(tier) = Tier::of(&head.method, found)
+            && let Some(refused) = self.charge(connection.peer, tier)
+        {
+            return refused;
+        }
         let reads_body = !matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
         let fields = if reads_body {
             match body::read(&head.headers, body, &self.facts.limits).await {
@@ -149,6 +159,17 @@ impl Service {
             Match::OtherMethods(methods) if head.method == Method::OPTIONS => options(methods),
             Match::OtherMethods(_) | Match::Unknown => respond::cannot(&head.method, head.uri.path()),
             Match::Malformed => HttpError::bad_request("Malformed URL encoding", "invalid_request").reply(),
+        }
+    }
+
+    /// Counts a request against its peer's share; the answer is a 429 if that is used up.
+    pub(crate) fn charge(&self, peer: Peer, tier: Tier) -> Option<Reply> {
+        let limiter = self.rate.as_ref()?;
+        // What a panic elsewhere left behind is whole: a debt is changed in one statement.
+        let mut limiter = limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        match limiter.take(self.clock.now(), tier, PeerKey::of(peer)) {
+            Admission::Pass => None,
+            Admission::Wait { retry_after, limit } => Some(respond::too_many(tier.name(), retry_after, limit)),
         }
     }
 }

@@ -104,6 +104,26 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) event_ring_size: Option<String>,
 
+    /// Count how often each peer calls, and refuse what is too much
+    #[arg(long)]
+    pub(crate) rate_limit: bool,
+
+    /// Prompts of a peer in a window [default: 10]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) rate_limit_prompt: Option<String>,
+
+    /// Other changes of a peer in a window [default: 30]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) rate_limit_mutation: Option<String>,
+
+    /// Reads of a peer in a window [default: 120]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) rate_limit_read: Option<String>,
+
+    /// Length of the window [default: 60000]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) rate_limit_window_ms: Option<String>,
+
     /// How long a permission request waits for an answer; 0 for ever [default: 300000]
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) permission_response_timeout_ms: Option<String>,

@@ -1,7 +1,7 @@
 //! Which bounds did the operator set? Flags and settings over the defaults of bridge and daemon.
 
 use convoke_bridge::BridgeOptions;
-use convoke_daemon::{BootError, DaemonLimits, NumberRule, apply_policy};
+use convoke_daemon::{BootError, DaemonLimits, NumberRule, RateOptions, apply_policy};
 
 use crate::args::LimitArgs;
 use crate::failure::complain;
@@ -56,6 +56,24 @@ pub(super) fn daemon(args: &LimitArgs) -> Result<DaemonLimits, BootError> {
     }
     limits.writer_idle = given(&args.writer_idle_timeout_ms, |text| NumberRule::WRITER_IDLE.read_millis(text))?;
     Ok(limits)
+}
+
+/// How often a peer may call. The numbers are checked whether they are used or not.
+pub(super) fn rate(args: &LimitArgs) -> Result<Option<RateOptions>, BootError> {
+    let mut rate = RateOptions::default();
+    for (text, rule, number) in [
+        (&args.rate_limit_prompt, NumberRule::RATE_PROMPT, &mut rate.prompt),
+        (&args.rate_limit_mutation, NumberRule::RATE_MUTATION, &mut rate.mutation),
+        (&args.rate_limit_read, NumberRule::RATE_READ, &mut rate.read),
+    ] {
+        if let Some(given) = given(text, |text| rule.read(text))? {
+            *number = u32::try_from(given).unwrap_or(u32::MAX);
+        }
+    }
+    if let Some(window) = given(&args.rate_limit_window_ms, |text| NumberRule::RATE_WINDOW.read_millis(text))? {
+        rate.window = window;
+    }
+    Ok(args.rate_limit.then_some(rate))
 }
 
 /// The value of a flag that was given.

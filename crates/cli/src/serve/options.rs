@@ -15,6 +15,7 @@ use crate::trust::Trust;
 pub(super) fn options(args: &ServeArgs, startup: &Startup) -> anyhow::Result<DaemonOptions> {
     let bridge = limits::bridge(&args.limits, &startup.settings)?;
     let limits = limits::daemon(&args.limits)?;
+    let rate = limits::rate(&args.limits)?;
     let token = token::token(args, &startup.environment)?;
     let socket = args.listen.as_deref().map(socket).transpose()?;
     let workspace = workspace(args.workspace.as_deref(), startup);
@@ -25,6 +26,7 @@ pub(super) fn options(args: &ServeArgs, startup: &Startup) -> anyhow::Result<Dae
         port: args.port.map_or(PortOption::Default, PortOption::Given),
         socket,
         tls: tls(args),
+        rate,
         page: !args.no_web,
         workspace: workspace.clone(),
         token,

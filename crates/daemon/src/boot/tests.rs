@@ -16,6 +16,7 @@ fn options(workspace: &Path) -> DaemonOptions {
         port: PortOption::Given(0),
         socket: None,
         tls: None,
+        rate: None,
         page: true,
         workspace: workspace.to_owned(),
         token: TokenOption::Generate,

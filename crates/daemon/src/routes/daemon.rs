@@ -90,6 +90,12 @@ pub(super) async fn status(service: &Service, incoming: &Incoming<'_>) -> Result
                 "writerIdleTimeoutMs": optional(facts.limits.writer_idle),
                 "channelIdleTimeoutMs": optional(facts.limits.agent_idle),
                 "sessionIdleTimeoutMs": optional(facts.bridge.idle_timeout),
+                "rateLimit": facts.rate.map(|rate| json!({
+                    "prompt": rate.prompt,
+                    "mutation": rate.mutation,
+                    "read": rate.read,
+                    "windowMs": millis(rate.window),
+                })),
                 "permissionResponseTimeoutMs": optional(facts.bridge.permission_timeout).unwrap_or(0),
             },
             "runtime": {

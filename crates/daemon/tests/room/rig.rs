@@ -49,6 +49,7 @@ pub(crate) fn options(folder: &std::path::Path) -> DaemonOptions {
         port: PortOption::Given(0),
         socket: None,
         tls: None,
+        rate: None,
         page: true,
         workspace: folder.to_owned(),
         token: TokenOption::NoAuth,
