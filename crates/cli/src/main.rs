@@ -31,6 +31,7 @@ use failure::Exit;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
+    let serves = args.get(1).is_some_and(|arg| arg == "serve");
     match args.get(1).and_then(|arg| arg.to_str()) {
         Some(guard::SUBCOMMAND) => run_guard(args.into_iter().skip(2)),
         // Answered before anything is parsed or loaded: tools ask for it all the time.
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
         }
         _ => match Cli::try_parse_from(args) {
             Ok(cli) => dispatch(cli).into(),
-            Err(error) => usage(&error).into(),
+            Err(error) => usage(&error, serves).into(),
         },
     }
 }
@@ -71,11 +72,11 @@ fn dispatch(cli: Cli) -> Exit {
     }
 }
 
-/// Help and version go to stdout; what is wrong goes to stderr with our own codes.
-fn usage(error: &clap::Error) -> Exit {
+/// Help and version go to stdout; what is wrong goes to stderr with our own codes: the daemon has one for all.
+fn usage(error: &clap::Error, serves: bool) -> Exit {
     let exit = match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::ok(),
-        ErrorKind::ArgumentConflict => Exit::from(convoke_protocol::ExitCode::Input),
+        ErrorKind::ArgumentConflict if !serves => Exit::from(convoke_protocol::ExitCode::Input),
         _ => Exit::from(convoke_protocol::ExitCode::Failure),
     };
     // A closed pipe is all that can go wrong here.

@@ -13,3 +13,4 @@ mod metrics;
 mod rig;
 mod streams;
 mod transcripts;
+mod wall;

@@ -89,7 +89,8 @@ const TABLE: &[Library] = &[
 ];
 
 /// Libraries with a room that tests of any room may name as well.
-const FOR_TESTS: &[&str] = &["async-trait", "futures", "tempfile", "tokio", "tokio-util", "tracing-subscriber"];
+const FOR_TESTS: &[&str] =
+    &["async-trait", "futures", "tempfile", "tokio", "tokio-rustls", "tokio-util", "tracing-subscriber"];
 
 /// Declared for a feature it switches on, or used through a macro: never named in code.
 const UNNAMED: &[(&str, &str, &str)] = &[];
