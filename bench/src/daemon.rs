@@ -37,11 +37,31 @@ pub(crate) struct Attached {
     pub(crate) client: String,
 }
 
+/// Who works behind our daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agent {
+    /// The scripted one, as behind the floor.
+    Scripted,
+    /// Our own, which is started and never prompted: there is no model.
+    Ours,
+}
+
 impl Daemon {
     /// Starts a daemon in an empty folder and waits for the line with its address.
     pub(crate) async fn start(programs: &Programs, subject: Subject) -> anyhow::Result<Self> {
+        Self::start_with(programs, subject, Agent::Scripted, &[]).await
+    }
+
+    /// The same with another agent, and with `args` for our daemon; the floor has no limits to be lifted.
+    pub(crate) async fn start_with(
+        programs: &Programs,
+        subject: Subject,
+        behind: Agent,
+        args: &[&str],
+    ) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("make a workspace")?;
         let agent = programs.find("scripted-agent")?;
+        let mut key = None;
         let mut command = match subject {
             Subject::Floor => {
                 let mut command = Command::new(programs.find("floor-daemon")?);
@@ -52,8 +72,11 @@ impl Daemon {
                 let workspace = folder.path().join("workspace");
                 std::fs::create_dir(&workspace)?;
                 let mut command = Command::new(programs.find("convoke")?);
-                command.args(["serve", "--port", "0"]);
-                command.arg("--workspace").arg(workspace).arg("--agent").arg(agent);
+                command.args(["serve", "--port", "0"]).args(args).arg("--workspace").arg(workspace);
+                match behind {
+                    Agent::Scripted => _ = command.arg("--agent").arg(agent),
+                    Agent::Ours => key = Some(("GEMINI_API_KEY", "never-used")),
+                }
                 command
             }
         };
@@ -64,6 +87,7 @@ impl Daemon {
             .env("HOME", folder.path())
             .env("CONVOKE_HOME", folder.path())
             .env("QWEN_SERVER_TOKEN", TOKEN)
+            .envs(key)
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -117,11 +141,36 @@ impl Attached {
 
     /// Has the agent play `script`.
     pub(crate) async fn prompt(&self, connection: &mut Connection, script: Script) -> anyhow::Result<()> {
-        let body = json!({"prompt": [{"type": "text", "text": script.to_string()}]}).to_string();
+        self.prompt_with(connection, script, "").await
+    }
+
+    /// The same, in a prompt that says more than the agent reads.
+    pub(crate) async fn prompt_with(
+        &self,
+        connection: &mut Connection,
+        script: Script,
+        more: &str,
+    ) -> anyhow::Result<()> {
+        let mut blocks = vec![json!({"type": "text", "text": script.to_string()})];
+        if !more.is_empty() {
+            blocks.push(json!({"type": "text", "text": more}));
+        }
+        let body = json!({"prompt": blocks}).to_string();
         // The floor's client ids are not ids; it does not look.
         let answer = connection.post(&self.path("prompt"), &body, &self.client).await?;
         if answer.status != StatusCode::ACCEPTED {
             bail!("prompt: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
+        }
+        Ok(())
+    }
+}
+
+impl Attached {
+    /// Ends the session.
+    pub(crate) async fn close(&self, connection: &mut Connection) -> anyhow::Result<()> {
+        let answer = connection.delete(&format!("/session/{}", self.session), &self.client).await?;
+        if answer.status != StatusCode::NO_CONTENT {
+            bail!("close a session: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
         }
         Ok(())
     }

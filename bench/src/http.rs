@@ -91,6 +91,11 @@ impl Connection {
         Self::read(response).await
     }
 
+    pub(crate) async fn delete(&mut self, path: &str, client: &str) -> anyhow::Result<Answer> {
+        let response = self.send(Method::DELETE, path, "", client).await?;
+        Self::read(response).await
+    }
+
     async fn read(response: Response<Incoming>) -> anyhow::Result<Answer> {
         let status = response.status();
         Ok(Answer { status, body: response.into_body().collect().await?.to_bytes() })

@@ -16,12 +16,31 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
-use crate::measures::{Effort, fan_out, headless, permission, serve, start};
+use crate::measures::permission::Voters;
+use crate::measures::{Effort, fan_out, headless, memory, permission, serve, start};
 use crate::run::Programs;
 use crate::table::{HEAD, Row};
 
-/// What can be named after `--only`, in the table's order.
-const MEASURES: [&str; 8] = ["start", "prompt", "loop", "daemon", "requests", "fan-out", "saturation", "permission"];
+/// What can be named after `--only`, in the table's order; the beginning of a name, up to a dash, names a group.
+const MEASURES: [&str; 17] = [
+    "start",
+    "prompt",
+    "loop",
+    "daemon",
+    "memory-clients",
+    "memory-agent",
+    "memory-soak",
+    "requests",
+    "fan-out-1",
+    "fan-out-50",
+    "fan-out-200",
+    "saturation-1",
+    "saturation-50",
+    "saturation-200",
+    "permission-3",
+    "permission-10",
+    "permission-race",
+];
 
 // One thread: the clients take one of the machine's processors and leave the others to what is measured.
 #[tokio::main(flavor = "current_thread")]
@@ -60,10 +79,19 @@ async fn measure(name: &str, programs: &Programs, effort: Effort) -> anyhow::Res
         "prompt" => headless::one_prompt(programs, effort).await,
         "loop" => headless::tool_loop(programs, effort).await,
         "daemon" => serve::standing(programs, effort).await,
+        "memory-clients" => memory::clients(programs, effort).await,
+        "memory-agent" => memory::our_agent(programs, effort).await,
+        "memory-soak" => memory::soak(programs, effort).await,
         "requests" => serve::small_requests(programs, effort).await,
-        "fan-out" => fan_out::paced(programs, effort).await,
-        "saturation" => fan_out::saturated(programs, effort).await,
-        _ => permission::votes(programs, effort).await,
+        "fan-out-1" => fan_out::paced(programs, effort, 1).await,
+        "fan-out-50" => fan_out::paced(programs, effort, 50).await,
+        "fan-out-200" => fan_out::paced(programs, effort, 200).await,
+        "saturation-1" => fan_out::saturated(programs, effort, 1).await,
+        "saturation-50" => fan_out::saturated(programs, effort, 50).await,
+        "saturation-200" => fan_out::saturated(programs, effort, 200).await,
+        "permission-3" => permission::votes(programs, effort, 3, Voters::One).await,
+        "permission-10" => permission::votes(programs, effort, 10, Voters::One).await,
+        _ => permission::votes(programs, effort, 10, Voters::All).await,
     }
 }
 
@@ -74,10 +102,12 @@ fn parse(mut args: impl Iterator<Item = String>) -> anyhow::Result<(Effort, Vec<
             "--quick" => effort = Effort::QUICK,
             "--only" => {
                 let name = args.next().unwrap_or_default();
-                let Some(known) = MEASURES.iter().find(|known| **known == name) else {
-                    bail!("choose a measure after --only: {}", MEASURES.join(", "));
-                };
-                chosen.push(*known);
+                let group = format!("{name}-");
+                let before = chosen.len();
+                chosen.extend(MEASURES.iter().filter(|known| **known == name || known.starts_with(&group)));
+                if chosen.len() == before {
+                    bail!("choose a measure or a group after --only: {}", MEASURES.join(", "));
+                }
             }
             other => bail!("understand {other}: use [--quick] [--only MEASURE]…"),
         }
@@ -106,6 +136,9 @@ mod tests {
     fn everything_is_measured_unless_something_is_named() {
         assert_eq!(names(&[]).unwrap(), MEASURES);
         assert_eq!(names(&["--only", "loop", "--quick", "--only", "start"]).unwrap(), ["loop", "start"]);
+        assert_eq!(names(&["--only", "fan-out"]).unwrap(), ["fan-out-1", "fan-out-50", "fan-out-200"]);
+        assert_eq!(names(&["--only", "fan-out-50"]).unwrap(), ["fan-out-50"]);
+        assert!(names(&["--only", "fan"]).is_err());
         assert!(names(&["--only", "all"]).is_err());
         assert!(names(&["--only"]).is_err());
         assert!(names(&["--fast"]).is_err());

@@ -2,6 +2,7 @@
 
 pub(crate) mod fan_out;
 pub(crate) mod headless;
+pub(crate) mod memory;
 pub(crate) mod permission;
 pub(crate) mod serve;
 pub(crate) mod start;
@@ -25,14 +26,32 @@ pub(crate) struct Effort {
     pub(crate) bursts: u32,
     /// Permission requests of one daemon.
     pub(crate) asks: u32,
+    /// Sessions that are opened and closed again.
+    pub(crate) lives: u32,
 }
 
 impl Effort {
     /// For a figure that one quotes.
-    pub(crate) const FULL: Self =
-        Self { runs: 20, loops: 5, daemons: 5, load: Duration::from_secs(2), chunks: 600, bursts: 20, asks: 100 };
+    pub(crate) const FULL: Self = Self {
+        runs: 20,
+        loops: 5,
+        daemons: 5,
+        load: Duration::from_secs(2),
+        chunks: 600,
+        bursts: 20,
+        asks: 100,
+        lives: 1000,
+    };
 
     /// For seeing whether something broke.
-    pub(crate) const QUICK: Self =
-        Self { runs: 5, loops: 1, daemons: 1, load: Duration::from_millis(500), chunks: 200, bursts: 5, asks: 30 };
+    pub(crate) const QUICK: Self = Self {
+        runs: 5,
+        loops: 1,
+        daemons: 1,
+        load: Duration::from_millis(500),
+        chunks: 200,
+        bursts: 5,
+        asks: 30,
+        lives: 200,
+    };
 }

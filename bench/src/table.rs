@@ -57,27 +57,19 @@ pub(crate) struct Row {
     pub(crate) ours: Option<Summary>,
     pub(crate) floor: Option<Summary>,
     pub(crate) target: Option<Target>,
-    /// Why the target is missed whatever the figure says.
-    pub(crate) spoilt: Option<String>,
 }
 
 impl Row {
     pub(crate) fn new(measure: impl Into<String>, ours: &[f64], floor: &[f64], target: Option<Target>) -> Self {
         let (ours, floor) = (Summary::of(ours), Summary::of(floor));
-        Self { measure: measure.into(), ours, floor, target, spoilt: None }
+        Self { measure: measure.into(), ours, floor, target }
     }
 
-    pub(crate) fn spoilt(mut self, why: Option<String>) -> Self {
-        self.spoilt = why;
-        self
-    }
-
-    fn verdict(&self) -> String {
-        match (&self.spoilt, self.target, &self.ours) {
-            (Some(why), ..) => format!("**no**: {why}"),
-            (None, None, _) => "–".to_owned(),
-            (None, Some(_), None) => "**no**".to_owned(),
-            (None, Some(target), Some(ours)) => target.verdict(ours.median, self.ratio()).to_owned(),
+    fn verdict(&self) -> &'static str {
+        match (self.target, &self.ours) {
+            (None, _) => "–",
+            (Some(_), None) => "**no**",
+            (Some(target), Some(ours)) => target.verdict(ours.median, self.ratio()),
         }
     }
 
@@ -158,11 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_figures_or_with_a_fault_meets_nothing() {
+    fn a_row_without_figures_meets_nothing() {
         let target = Some(Target::at_most(5.0, 1.0));
         assert_eq!(Row::new("a", &[], &[], target).verdict(), "**no**");
         assert_eq!(Row::new("a", &[1.0], &[], None).verdict(), "–");
-        let spoilt = Row::new("a", &[1.0], &[], target).spoilt(Some("64 of 200 admitted".to_owned()));
-        assert_eq!(spoilt.verdict(), "**no**: 64 of 200 admitted");
     }
 }

@@ -14,10 +14,10 @@
 
 use std::collections::BTreeMap;
 
-use convoke_protocol::daemon::{EncodedFrame, Frame, FrameKind};
+use convoke_protocol::daemon::{EncodedFrame, Frame, FrameKind, FrameMeta};
 use convoke_protocol::{ClientId, PromptId};
 use convoke_stdx::{Now, Ring};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::contract::{Output, SubscribeRequest, SubscriberId};
 use crate::options::Limits;
@@ -42,7 +42,7 @@ impl Draft {
     }
 
     pub(crate) fn encode(self, now: Now, id: Option<u64>) -> EncodedFrame {
-        let meta = json!({ "serverTimestamp": now.wall_ms });
+        let meta = FrameMeta { server_timestamp: now.wall_ms };
         let Self { kind, prompt_id, originator, data } = self;
         Frame { id, v: 1, kind, prompt_id, data, originator_client_id: originator, meta }.encode()
     }

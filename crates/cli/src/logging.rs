@@ -1,7 +1,12 @@
-//! Logs go to stderr, as text or as one JSON object a line; traces, if anybody wants them, to a collector.
+//! Logs go to stderr, as text or as one JSON object a line, and nobody who logs waits for them to get there; traces, if
+//! anybody wants them, go to a collector.
+
+mod buffer;
 
 use std::io::IsTerminal;
 
+use convoke_stdx::{Clock, iso8601};
+use serde_json::json;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::EnvFilter;
@@ -9,6 +14,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
+
+use buffer::{Buffer, Lines};
 
 use crate::environment::Environment;
 use crate::telemetry::{self, Traces};
@@ -23,11 +30,31 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Holds what must be sent before the process ends. Keep it until then.
+impl LogFormat {
+    /// The line that tells how many lines stderr did not take.
+    fn about_dropped(self) -> fn(u64) -> String {
+        match self {
+            Self::Text => |dropped| format!(" WARN {}\n", about_dropped(dropped)),
+            Self::Json => |dropped| {
+                let timestamp = iso8601(Clock::start().now().wall_ms);
+                let line = json!({"timestamp": timestamp, "level": "WARN", "message": about_dropped(dropped)});
+                format!("{line}\n")
+            },
+        }
+    }
+}
+
+fn about_dropped(dropped: u64) -> String {
+    format!("{dropped} lines of this log were dropped: stderr did not take them in time")
+}
+
+/// Holds what must be sent and written before the process ends. Keep it until then.
 #[must_use]
 #[derive(Default)]
 pub(crate) struct Logging {
+    // First, because their end may be a line.
     _traces: Option<Traces>,
+    _lines: Option<Buffer>,
 }
 
 /// Starts logging as text, at `level`, `debug` with `--debug`, or as `CONVOKE_LOG` says (`info,convoke_daemon=debug`).
@@ -47,17 +74,18 @@ pub(crate) fn start_with(
 ) -> Logging {
     let level = if debug { LevelFilter::DEBUG } else { level };
     let exported = traces.as_ref().map(Traces::layer);
-    let lines = lines(format).with_filter(filter(level, environment));
+    let buffer = Buffer::new(std::io::stderr(), format.about_dropped());
+    let lines = lines(format, buffer.lines()).with_filter(filter(level, environment));
     // Only a second start fails, and then the first one holds.
     let _ = tracing_subscriber::registry().with(lines).with(exported).try_init();
-    Logging { _traces: traces }
+    Logging { _traces: traces, _lines: Some(buffer) }
 }
 
-fn lines<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
+fn lines<S>(format: LogFormat, out: Lines) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let layer = fmt::layer().with_writer(std::io::stderr);
+    let layer = fmt::layer().with_writer(out);
     match format {
         LogFormat::Text => Box::new(layer.with_target(false).with_ansi(std::io::stderr().is_terminal())),
         LogFormat::Json => Box::new(layer.json().flatten_event(true).with_current_span(false).with_span_list(false)),

@@ -31,9 +31,12 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
         Err(error) => return Exit::because(ExitCode::Failure, format!("serve: {error:#}")),
     };
     let debug = args.our_agent.debug;
-    let _logging = logging::start_with(LevelFilter::INFO, debug, &startup.environment, args.log_format, traces);
+    let logging = logging::start_with(LevelFilter::INFO, debug, &startup.environment, args.log_format, traces);
     startup.warn();
-    match serve(args, &startup) {
+    let served = serve(args, &startup);
+    // What led to the end comes before the end.
+    drop(logging);
+    match served {
         Ok(exit) => exit,
         Err(error) => Exit::because(ExitCode::Failure, format!("serve: {error:#}")),
     }

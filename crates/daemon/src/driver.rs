@@ -190,7 +190,7 @@ pub(crate) struct Driver {
     feedback: Arc<Feedback>,
     calls: BTreeMap<CallId, Waiting>,
     streams: BTreeMap<SubscriberId, StreamWriter>,
-    /// Streams with something new to read.
+    /// Streams with something new to read, each once.
     touched: Vec<SubscriberId>,
     audit: AuditLog,
     tally: Tally,
@@ -378,8 +378,7 @@ impl Driver {
             Output::CloseSession { session, agent } => self.agents.close_session(agent, &session),
             Output::Resolve { reply, resolution } => self.agents.resolve(reply, resolution),
             Output::Send { subscriber, frame, counted } => {
-                if let Some(writer) = self.streams.get(&subscriber) {
-                    writer.push(frame, counted);
+                if self.streams.get(&subscriber).is_some_and(|writer| writer.push(frame, counted)) {
                     self.touched.push(subscriber);
                 }
             }
@@ -403,8 +402,6 @@ impl Driver {
     }
 
     fn wake_readers(&mut self) {
-        self.touched.sort_unstable();
-        self.touched.dedup();
         for subscriber in self.touched.drain(..) {
             if let Some(writer) = self.streams.get(&subscriber) {
                 writer.wake();

@@ -81,6 +81,8 @@ struct State {
     waiting: VecDeque<(Bytes, bool)>,
     end: Option<End>,
     waker: Option<Waker>,
+    /// Something was pushed since the last wake.
+    pushed: bool,
     preamble_due: bool,
     heartbeat_due: bool,
     written_frames: usize,
@@ -107,6 +109,7 @@ pub(crate) fn stream(
         waiting: VecDeque::new(),
         end: None,
         waker: None,
+        pushed: false,
         preamble_due: true,
         heartbeat_due: false,
         written_frames: 0,
@@ -143,13 +146,14 @@ pub(crate) struct StreamWriter {
 }
 
 impl StreamWriter {
-    /// Queues a frame; [`Self::wake`] makes the reader see it.
-    pub(crate) fn push(&self, frame: EncodedFrame, counted: bool) {
+    /// Queues a frame; [`Self::wake`] makes the reader see it. `true` for the first one since the last wake.
+    pub(crate) fn push(&self, frame: EncodedFrame, counted: bool) -> bool {
         let mut state = self.queue.lock();
         if state.waiting.is_empty() {
             state.progress = Instant::now();
         }
         state.waiting.push_back((frame.sse, counted));
+        !std::mem::replace(&mut state.pushed, true)
     }
 
     /// Has the reader write a comment, unless one is due already.
@@ -177,7 +181,10 @@ impl StreamWriter {
 
     /// Wakes the reader: once for everything that was pushed since.
     pub(crate) fn wake(&self) {
-        let waker = self.queue.lock().waker.take();
+        let mut state = self.queue.lock();
+        state.pushed = false;
+        let waker = state.waker.take();
+        drop(state);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -335,9 +342,8 @@ mod tests {
         let mut rig = Rig::new();
         assert_eq!(rig.poll(), Some(Ok("retry: 3000\n\n".to_owned())));
         assert_eq!(rig.poll(), None);
-        for text in ["a", "b", "c"] {
-            rig.writer.push(frame(text), true);
-        }
+        let first: Vec<bool> = ["a", "b", "c"].map(|text| rig.writer.push(frame(text), true)).into();
+        assert_eq!(first, [true, false, false]);
         assert_eq!(rig.woken(), 0);
         rig.writer.wake();
         rig.writer.wake();

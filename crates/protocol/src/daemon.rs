@@ -7,4 +7,4 @@ pub mod capability;
 pub mod dto;
 mod frame;
 
-pub use frame::{EncodedFrame, Frame, FrameKind};
+pub use frame::{EncodedFrame, Frame, FrameKind, FrameMeta};

@@ -4,7 +4,7 @@ use convoke_protocol::daemon::dto::{
     PendingInteraction, PendingPrompt, PromptAccepted, SessionCreated, SessionStatus, SessionSummary, TurnStatus,
     VoteBody, VoteOutcomeBody,
 };
-use convoke_protocol::daemon::{Frame, FrameKind};
+use convoke_protocol::daemon::{Frame, FrameKind, FrameMeta};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn frame(id: Option<u64>) -> Frame {
         prompt_id: id.map(|_| "66d54f36".into()),
         data: json!({ "sessionId": "841d8369", "stopReason": "end_turn", "promptId": "66d54f36", "text": "a\nb é" }),
         originator_client_id: id.map(|_| "client_c663ecf1".into()),
-        meta: json!({ "serverTimestamp": 1_795_226_553_228_u64 }),
+        meta: FrameMeta { server_timestamp: 1_795_226_553_228 },
     }
 }
 

@@ -92,9 +92,17 @@ pub struct Frame {
     /// Who caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub originator_client_id: Option<ClientId>,
-    /// `{serverTimestamp}` in milliseconds since the Unix epoch.
+    /// When.
     #[serde(rename = "_meta")]
-    pub meta: Value,
+    pub meta: FrameMeta,
+}
+
+/// `_meta` of a [`Frame`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FrameMeta {
+    /// Milliseconds since the Unix epoch.
+    pub server_timestamp: u64,
 }
 
 impl Frame {
@@ -102,7 +110,8 @@ impl Frame {
     /// blank line that ends an event.
     #[must_use]
     pub fn encode(&self) -> EncodedFrame {
-        let mut text = Vec::with_capacity(256);
+        // A chunk of a few words takes some 450 bytes with its envelope.
+        let mut text = Vec::with_capacity(512);
         if let Some(id) = self.id {
             text.extend_from_slice(b"id: ");
             text.extend_from_slice(id.to_string().as_bytes());
@@ -119,6 +128,8 @@ impl Frame {
         }
         let json = start..text.len();
         text.extend_from_slice(b"\n\n");
+        // Thousands of these are kept: what is counted should be all there is.
+        text.shrink_to_fit();
         let sse = Bytes::from(text);
         EncodedFrame { id: self.id, kind: self.kind, json: sse.slice(json), sse }
     }
