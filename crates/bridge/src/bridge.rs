@@ -84,6 +84,9 @@ impl Bridge {
             Input::Restore { call, session, workspace, client, minted } => {
                 self.restore(now, call, starts::RestoreRequest { session, workspace, client, minted }, out);
             }
+            Input::Recalled { creation, display_name, source_type } => {
+                self.starts.recall(creation, display_name, source_type);
+            }
             Input::SessionStarted { creation, session, agent, epoch, created_wall_ms, model_id, approval_mode } => {
                 let started = starts::Started { session, agent, epoch, created_wall_ms, model_id, approval_mode };
                 self.session_started(now, creation, started, out);

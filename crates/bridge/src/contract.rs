@@ -210,6 +210,15 @@ pub enum Input {
         /// Whether it was written to the settings.
         persisted: bool,
     },
+    /// What the shell remembers of a session that is being restored; comes before its [`Input::SessionStarted`].
+    Recalled {
+        /// Which attempt; an unknown one is ignored.
+        creation: CreationId,
+        /// Its name for people.
+        display_name: Option<String>,
+        /// What kind of place it comes from.
+        source_type: Option<String>,
+    },
     /// The agent started a session.
     SessionStarted {
         /// Which attempt; an unknown one (given up meanwhile) is closed again through [`Output::CloseSession`].
@@ -455,6 +464,8 @@ pub struct SessionProfile {
     pub source_type: Option<String>,
     /// Which of them.
     pub source_id: Option<String>,
+    /// The name of the agent asked for.
+    pub agent: Option<String>,
 }
 
 /// How a session comes to be.

@@ -69,6 +69,7 @@ pub(crate) struct Birth {
     pub(crate) created_wall_ms: u64,
     pub(crate) model_id: Option<String>,
     pub(crate) approval_mode: ApprovalMode,
+    pub(crate) display_name: Option<String>,
     pub(crate) source_type: Option<String>,
 }
 
@@ -109,7 +110,7 @@ impl Session {
             agent: birth.agent,
             created_wall_ms: birth.created_wall_ms,
             updated_wall_ms: None,
-            display_name: None,
+            display_name: birth.display_name,
             source_type: birth.source_type,
             model_id: birth.model_id,
             approval_mode: birth.approval_mode,

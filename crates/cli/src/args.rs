@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use convoke_protocol::ApprovalMode;
 
-pub(crate) use serve::{LimitArgs, ServeArgs};
+pub(crate) use serve::{IsolationArg, LimitArgs, ServeArgs};
 
 const EXAMPLES: &str = "\
 Examples:

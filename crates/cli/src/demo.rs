@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use convoke_bridge::BridgeOptions;
-use convoke_daemon::{AgentSource, Daemon, DaemonLimits, DaemonOptions, PortOption, TokenOption};
+use convoke_daemon::{
+    AgentSource, Daemon, DaemonLimits, DaemonOptions, Isolation, NamedAgents, PortOption, TokenOption,
+};
 use convoke_protocol::{ApprovalMode, ExitCode};
 use secrecy::ExposeSecret;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +63,10 @@ fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
         allow_origins: Vec::new(),
         token_file: None,
         audit_file: None,
+        sessions_folder: None,
         agent: AgentSource::Command(serve::our_agent_command(&ours, &startup)),
+        agents: NamedAgents::default(),
+        isolation: Isolation::Workspace,
         spawner: agent_host::spawner(),
         bridge: BridgeOptions::default(),
         limits: DaemonLimits::default(),

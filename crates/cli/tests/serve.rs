@@ -361,3 +361,108 @@ fn log_lines_are_json_if_that_is_wanted() {
     assert_eq!(access["message"], "request completed");
     assert!(access["timestamp"].is_string());
 }
+
+/// The scripted agent, which keeps what was said.
+fn keeping(environment: &TestEnvironment) -> Command {
+    let agent = scripted_agent_binary().display().to_string();
+    let store = environment.home().join("agent.jsonl").display().to_string();
+    serve(environment, &["--agent", &format!("{agent} --store={store}")])
+}
+
+#[tokio::test]
+async fn a_session_survives_the_killing_of_its_daemon() {
+    let environment = TestEnvironment::new();
+    let mut daemon = start(keeping(&environment));
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "echo remember me").await;
+    next_of(&mut events, "turn_complete").await;
+    let folder = environment.home().join(".convoke/sessions");
+    let list = || std::fs::read_dir(&folder).ok()?.next()?.ok().map(|entry| entry.path());
+    until(|| list().is_some_and(|list| std::fs::metadata(list).unwrap().len() > 0)).await;
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    // The kill came in the middle of another line.
+    let list = list().unwrap();
+    let text = std::fs::read_to_string(&list).unwrap();
+    std::fs::write(&list, format!("{text}{{\"v\":1,\"sessionId\":\"torn")).unwrap();
+    let daemon = start(keeping(&environment));
+    let mut client = Client::new(daemon.address, TOKEN);
+    let workspace = environment.workspace().display().to_string().replace('/', "%2F");
+    let sessions = client.expect(Method::GET, &format!("/workspace/{workspace}/sessions"), None).await.unwrap();
+    assert_eq!(sessions["sessions"][0]["sessionId"], json!(session), "{sessions}");
+    let path = format!("/session/{session}/load");
+    let loaded = client.expect(Method::POST, &path, Some(&json!({}))).await.unwrap();
+    assert_eq!(loaded["compactedReplay"][0]["data"]["update"]["content"]["text"], "echo remember me", "{loaded}");
+    client.identify(loaded["clientId"].as_str().unwrap());
+    let mut events = client.events(&session).await.unwrap();
+    prompt(&mut client, &session, "hello").await;
+    next_of(&mut events, "turn_complete").await;
+    let name = json!({"displayName": "Kept"});
+    client.expect(Method::PATCH, &format!("/session/{session}/metadata"), Some(&name)).await.unwrap();
+    until(|| std::fs::read_to_string(&list).unwrap().lines().any(|line| line.ends_with("\"displayName\":\"Kept\"}")))
+        .await;
+}
+
+#[tokio::test]
+async fn agents_of_the_settings_are_hosted_without_the_daemon_s_secrets() {
+    let environment = TestEnvironment::new();
+    let agent = scripted_agent_binary().display().to_string();
+    let spy = |file: &str| {
+        let file = environment.home().join(file).display().to_string();
+        json!({"command": "sh", "args": ["-c", format!("env > {file}; exec {agent}")], "env": {"EXTRA": "given"}})
+    };
+    let settings = json!({"agents": {"one": spy("one"), "two": spy("two")}, "serve": {"agent": "one"}});
+    environment.write("home/.convoke/settings.json", settings.to_string());
+    let mut command = serve(&environment, &[]);
+    for name in ["CONVOKE_TOKEN", "QWEN_SERVER_TOKEN_FILE", "CONVOKE_TOKEN_FILE"] {
+        command.env(name, "secret");
+    }
+    let daemon = start(command);
+    let mut client = Client::new(daemon.address, TOKEN);
+    let capabilities = client.expect(Method::GET, "/capabilities", None).await.unwrap();
+    assert_eq!((&capabilities["agents"], &capabilities["defaultAgent"]), (&json!(["one", "two"]), &json!("one")));
+    for agent in [json!({"sessionScope": "thread"}), json!({"sessionScope": "thread", "agent": "two"})] {
+        client.expect(Method::POST, "/session", Some(&agent)).await.unwrap();
+    }
+    for file in ["home/one", "home/two"] {
+        let seen = environment.read(file).unwrap();
+        assert!(seen.contains("EXTRA=given") && seen.contains("HOME="), "{seen}");
+        assert!(!seen.contains("TOKEN") && !seen.contains(TOKEN), "{seen}");
+    }
+}
+
+#[test]
+fn agents_of_the_settings_are_checked_before_the_start() {
+    let environment = TestEnvironment::new();
+    for (agents, why) in [
+        (json!({"one": {"command": "sh", "args": "-c"}}), "agents.one.args: it must be a list of texts"),
+        (json!({"one": {"command": "sh", "env": {"A": 1}}}), "agents.one.env: its values must be texts"),
+        (json!({"one": {"command": "sh", "env": {"QWEN_SERVER_TOKEN": "x"}}}), "is the daemon's own"),
+        (json!({"convoke": {"command": "sh"}}), "agents.convoke: a name has up to 64"),
+        (json!({"a b": {"command": "sh"}}), "agents.a b: a name has up to 64"),
+    ] {
+        environment.write("home/.convoke/settings.json", json!({"agents": agents}).to_string());
+        let ran = run(&mut scripted(&environment), "");
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    }
+}
+
+#[tokio::test]
+async fn isolated_sessions_have_a_process_each() {
+    let environment = TestEnvironment::new();
+    let agent = scripted_agent_binary().display().to_string();
+    let daemon = start(serve(&environment, &["--isolation", "session", "--agent", &agent]));
+    let mut client = Client::new(daemon.address, TOKEN);
+    let thread = json!({"sessionScope": "thread"});
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        sessions.push(client.expect(Method::POST, "/session", Some(&thread)).await.unwrap());
+    }
+    // The daemon itself, and for each session a guard and its agent.
+    until(|| processes_in(&environment) == 7).await;
+    let session = sessions[0]["sessionId"].as_str().unwrap();
+    client.identify(sessions[0]["clientId"].as_str().unwrap());
+    client.expect(Method::DELETE, &format!("/session/{session}"), None).await.unwrap();
+    until(|| processes_in(&environment) == 5).await;
+}

@@ -11,18 +11,21 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::AgentsOptions;
-use crate::audit_log::{AuditWriter, audit_log};
+use crate::audit_log::AuditLog;
 use crate::auth::{Auth, remove_token_file, write_token_file};
 use crate::boot::{BootError, bind_ip, is_local, validate};
 use crate::driver::Driver;
 use crate::facts::Facts;
+use crate::line_file::{LineWriter, line_file};
 use crate::listener::{Listeners, SocketFile, Tls};
 use crate::metrics::{Metrics, Tally};
 use crate::options::{DaemonOptions, TokenOption};
 use crate::origin::{AllowedOrigin, Wall};
 use crate::rate::Limiter;
+use crate::roster::Roster;
 use crate::server;
 use crate::service::Service;
+use crate::session_store::{self, SessionStore};
 
 /// A daemon that listens but does not answer yet: callers that connect now wait for [`Daemon::run`].
 pub struct Daemon {
@@ -32,7 +35,8 @@ pub struct Daemon {
     socket: Option<SocketFile>,
     service: Arc<Service>,
     driver: Driver,
-    audit: Option<AuditWriter>,
+    /// Of the audit and of the list of sessions.
+    writers: Vec<LineWriter>,
     notices: Vec<String>,
     hostname: String,
     generated: bool,
@@ -71,12 +75,18 @@ impl Daemon {
         let allowed = options.allow_origins.iter().filter_map(|pattern| AllowedOrigin::parse(pattern).ok()).collect();
         let has_token = auth.token().is_some();
         let wall = Wall::new(address.map(|address| address.port()), loopback, has_token, allowed);
+        let roster = Roster::new(&options);
         let facts = Arc::new(Facts::new(&options, has_token, loopback, wall.mode()));
-        let (audit, audit_writer) = audit_log(options.audit_file);
+        let (audit, audit_writer) = line_file(options.audit_file);
+        let sessions_file = options.sessions_folder.map(|folder| folder.join(format!("{}.jsonl", facts.workspace_id)));
+        let stored = sessions_file.as_deref().map(session_store::read).unwrap_or_default();
+        let (sessions, sessions_writer) = line_file(sessions_file);
+        let writers = [audit_writer, sessions_writer].into_iter().flatten().collect();
         let generated = matches!(options.token, TokenOption::Generate);
         let token_file = options.token_file.filter(|_| has_token);
         let agents = AgentsOptions {
-            source: options.agent,
+            roster,
+            isolation: options.isolation,
             spawner: options.spawner,
             workspace: options.workspace,
             limits: options.limits,
@@ -85,7 +95,13 @@ impl Daemon {
         };
         let metrics = Arc::new(Metrics::new(&facts.version));
         let tally = Tally::new(Arc::clone(&metrics));
-        let (driver, handle) = Driver::new(Bridge::new(options.bridge), agents, audit, tally);
+        let (driver, handle) = Driver::new(
+            Bridge::new(options.bridge),
+            agents,
+            SessionStore::new(&stored, sessions),
+            AuditLog::new(audit),
+            tally,
+        );
         let health_open = loopback && !options.require_auth;
         let service = Arc::new(Service {
             wall,
@@ -105,7 +121,7 @@ impl Daemon {
             socket,
             service,
             driver,
-            audit: audit_writer,
+            writers,
             notices,
             hostname: options.hostname,
             generated,
@@ -163,12 +179,12 @@ impl Daemon {
     /// A good end: the port refuses at once, sessions and pending requests are resolved, streams end, agents are asked
     /// to leave and get [`crate::DaemonLimits::shutdown`]. Dropping the future ends everything at once, too.
     pub async fn run(self, shutdown: CancellationToken, kill: CancellationToken) -> ExitOutcome {
-        let Self { listeners, tls, socket, service, driver, audit, token_file, .. } = self;
+        let Self { listeners, tls, socket, service, driver, writers, token_file, .. } = self;
         // A child, so that an end of our own accord stays ours.
         let stop = shutdown.child_token();
         let token = service.auth.token().cloned();
         let mut helpers = JoinSet::new();
-        if let Some(writer) = audit {
+        for writer in writers {
             helpers.spawn(writer.run());
         }
         let mut server = JoinSet::new();

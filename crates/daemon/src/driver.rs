@@ -28,6 +28,7 @@ use crate::agents::{Agents, AgentsOptions, Hosted, Report, Wish};
 use crate::audit_log::AuditLog;
 use crate::metrics::Tally;
 use crate::options::DaemonLimits;
+use crate::session_store::SessionStore;
 use crate::stream::{self, Feedback, StreamReader, StreamWriter};
 use crate::traces::Traces;
 
@@ -202,14 +203,20 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// A driver and the way to reach it.
-    pub(crate) fn new(bridge: Bridge, agents: AgentsOptions, audit: AuditLog, tally: Tally) -> (Self, Handle) {
+    pub(crate) fn new(
+        bridge: Bridge,
+        agents: AgentsOptions,
+        sessions: SessionStore,
+        audit: AuditLog,
+        tally: Tally,
+    ) -> (Self, Handle) {
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
         let (report_sender, reports) = mpsc::channel(REPORTS_MAX);
         let feedback = Arc::new(Feedback::default());
         let limits = agents.limits.clone();
         let driver = Self {
             bridge,
-            agents: Agents::new(agents, report_sender),
+            agents: Agents::new(agents, sessions, report_sender),
             clock: Clock::start(),
             commands,
             reports,
@@ -280,7 +287,7 @@ impl Driver {
         match wake {
             Wake::Command(command) => self.command(command),
             Wake::Report(key, report) => {
-                if matches!(report, Report::Up) {
+                if matches!(report, Report::Up { .. }) {
                     self.tally.metrics().agent_started();
                 }
                 let mut inputs = Vec::new();
@@ -349,6 +356,10 @@ impl Driver {
             }
             self.traces.input(&input);
             let mut out = std::mem::take(&mut self.out);
+            let named = match &input {
+                Input::SetMetadata { session, display_name: Some(_), .. } => Some(session.clone()),
+                _ => None,
+            };
             self.bridge.handle(self.clock.now(), input, &mut out);
             for output in out.drain(..) {
                 self.tally.output(&output);
@@ -356,7 +367,16 @@ impl Driver {
                 self.carry_out(output, &mut more);
             }
             self.out = out;
+            if let Some(session) = named {
+                self.remember_name(&session);
+            }
             more.extend(self.agents.take_failed());
+        }
+    }
+
+    fn remember_name(&mut self, session: &SessionId) {
+        if let (Ok(status), Ok(owner)) = (self.bridge.status(session), self.bridge.authorize(session, None)) {
+            self.agents.named(owner.agent, session, status.display_name);
         }
     }
 

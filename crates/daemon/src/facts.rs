@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::options::{DaemonLimits, DaemonOptions, RateOptions};
+use crate::roster::Roster;
 
 /// What works, by its tag on the wire. A tag is here only if its routes answer as specified.
 const FEATURES: &[&str] = &[
@@ -48,6 +49,10 @@ pub(crate) struct Facts {
     pub(crate) workspace: String,
     /// Its short id.
     pub(crate) workspace_id: String,
+    /// The names of its agents.
+    pub(crate) agents: Vec<String>,
+    /// The one that runs sessions that ask for none.
+    pub(crate) default_agent: String,
     pub(crate) version: String,
     pub(crate) bridge: BridgeOptions,
     pub(crate) limits: DaemonLimits,
@@ -71,9 +76,12 @@ impl Facts {
     ) -> Self {
         let workspace = options.workspace.display().to_string();
         let workspace_id = workspace_id(&workspace);
+        let roster = Roster::new(options);
         let mut facts = Self {
             workspace,
             workspace_id,
+            agents: roster.names().map(str::to_owned).collect(),
+            default_agent: roster.default_name().to_owned(),
             version: options.version.clone(),
             bridge: options.bridge.clone(),
             limits: options.limits.clone(),
@@ -113,6 +121,8 @@ impl Facts {
             "mode": "http-bridge",
             "features": self.features(),
             "modelServices": [],
+            "agents": self.agents,
+            "defaultAgent": self.default_agent,
             "workspaceCwd": self.workspace,
             "transports": ["rest"],
             "policy": {"permission": self.bridge.policy.name(), "cancel": self.bridge.cancel.name()},

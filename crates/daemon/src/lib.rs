@@ -27,6 +27,7 @@ mod daemon;
 mod driver;
 mod facts;
 mod http_error;
+mod line_file;
 mod listener;
 mod metrics;
 mod options;
@@ -34,10 +35,12 @@ mod origin;
 mod peer;
 mod rate;
 mod respond;
+mod roster;
 mod route;
 mod routes;
 mod server;
 mod service;
+mod session_store;
 mod stream;
 mod tls;
 mod traces;
@@ -46,5 +49,7 @@ pub use boot::{BootError, NumberRule, apply_policy, validate};
 pub use convoke_acp::AgentCommand;
 pub use daemon::{Daemon, ExitOutcome};
 pub use options::{
-    AgentSource, AgentStreams, DaemonLimits, DaemonOptions, PortOption, RateOptions, TlsFiles, TokenOption,
+    AgentSource, AgentStreams, DaemonLimits, DaemonOptions, PortOption, RateOptions, SECRET_VARIABLES, TlsFiles,
+    TokenOption,
 };
+pub use roster::{Isolation, NamedAgents};

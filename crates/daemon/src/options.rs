@@ -13,6 +13,12 @@ use convoke_stdx::guard::Spawner;
 use secrecy::SecretString;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::roster::{Isolation, NamedAgents};
+
+/// Environment variables that only the daemon may see: its token, and where that is kept. No child inherits them.
+pub const SECRET_VARIABLES: &[&str] =
+    &["QWEN_SERVER_TOKEN", "QWEN_SERVER_TOKEN_FILE", "CONVOKE_TOKEN", "CONVOKE_TOKEN_FILE"];
+
 /// How one daemon listens, whom it lets in, and which agent it hosts.
 #[derive(Clone, Debug)]
 pub struct DaemonOptions {
@@ -42,8 +48,15 @@ pub struct DaemonOptions {
     pub token_file: Option<PathBuf>,
     /// Where the audit of permissions is written, one JSON object a line; `None` keeps it in memory only.
     pub audit_file: Option<PathBuf>,
+    /// Where the list of sessions that can be loaded again is kept, one file for each workspace; `None` keeps it in
+    /// memory only.
+    pub sessions_folder: Option<PathBuf>,
     /// The agent that runs the workspace's sessions.
     pub agent: AgentSource,
+    /// What it is called, and others that a session can ask for.
+    pub agents: NamedAgents,
+    /// Who shares an agent's process.
+    pub isolation: Isolation,
     /// How children are started.
     pub spawner: Spawner,
     /// How the bridge decides, and its bounds.
@@ -114,7 +127,7 @@ pub enum TokenOption {
 /// Where agents come from: one at a time, started when it is needed.
 #[derive(Clone)]
 pub enum AgentSource {
-    /// A child process; its `cwd` is the workspace. `env_remove` should name the variable of the daemon's own token.
+    /// A child process; its `cwd` is the workspace. It does not inherit [`SECRET_VARIABLES`].
     Command(AgentCommand),
     /// Whatever is at the other end of two streams, for embedders and tests.
     Streams(Arc<dyn Fn() -> AgentStreams + Send + Sync>),
@@ -154,6 +167,9 @@ pub struct DaemonLimits {
     pub session_start_timeout: Duration,
     /// How long an agent may take to load a session.
     pub restore_timeout: Duration,
+    /// Bytes of what an agent tells again of one session that it loads. Source: daemon specification §a,
+    /// `--compacted-replay-max-bytes`.
+    pub replay_bytes: usize,
     /// How long an agent without sessions is kept; `None` keeps it.
     pub agent_idle: Option<Duration>,
     /// How long the socket of an event stream may take nothing; `None` waits for ever.
@@ -184,6 +200,7 @@ impl Default for DaemonLimits {
             initialize_timeout: Duration::from_secs(10),
             session_start_timeout: Duration::from_secs(30),
             restore_timeout: Duration::from_secs(60),
+            replay_bytes: 4 << 20,
             agent_idle: Some(Duration::from_secs(600)),
             writer_idle: None,
             heartbeat: Duration::from_secs(15),

@@ -3,6 +3,7 @@
 mod context;
 mod daemon;
 mod events;
+mod list;
 mod permission;
 mod prompt;
 mod session;
@@ -65,7 +66,7 @@ pub(crate) async fn answer(service: &Service, route: &Route, incoming: Incoming<
         Route::DaemonStatus => daemon::status(service, &incoming).await,
         Route::Audit => daemon::audit(service).await,
         Route::Metrics => daemon::metrics(service).await,
-        Route::Sessions(workspace) => session::list(service, &incoming, workspace).await,
+        Route::Sessions(workspace) => list::list(service, &incoming, workspace).await,
         Route::Create => session::create(service, &incoming).await,
         Route::Load(id) => session::load(service, &incoming, id).await,
         Route::Resume(id) => session::resume(service, &incoming, id).await,

@@ -26,6 +26,7 @@
 //! | anything else | `Hello from mock.` |
 
 mod offers;
+mod store;
 mod turn;
 
 use std::collections::HashMap;
@@ -64,6 +65,10 @@ pub struct Script {
     pub models: bool,
     /// Offers the same models as a config option instead.
     pub config_options: bool,
+    /// Keeps sessions that were prompted in this file, and loads them from it.
+    pub store: Option<PathBuf>,
+    /// Exits with this code when it is asked for a new session.
+    pub exit_at_new: Option<u8>,
 }
 
 impl Default for Script {
@@ -78,19 +83,24 @@ impl Default for Script {
             ignore_eof: false,
             models: false,
             config_options: false,
+            store: None,
+            exit_at_new: None,
         }
     }
 }
 
 impl Script {
     /// Reads the arguments of the executable: `--exit-at-start=N`, `--silent`, `--rubbish`, `--endless-line`,
-    /// `--protocol-version=N`, `--odd-ids`, `--ignore-eof`, `--models`, `--config-options`. `None` if there is any other.
+    /// `--protocol-version=N`, `--odd-ids`, `--ignore-eof`, `--models`, `--config-options`, `--store=FILE`, `--exit-at-new=N`.
+    /// `None` if there is any other.
     pub fn parse(args: impl IntoIterator<Item = String>) -> Option<Self> {
         let mut script = Self::default();
         for arg in args {
             match arg.split_once('=').unwrap_or((&arg, "")) {
                 ("--exit-at-start", code) => script.exit_at_start = Some(code.parse().ok()?),
                 ("--protocol-version", version) => script.protocol_version = version.parse().ok()?,
+                ("--store", file) => script.store = Some(file.into()),
+                ("--exit-at-new", code) => script.exit_at_new = Some(code.parse().ok()?),
                 ("--silent", "") => script.silent = true,
                 ("--rubbish", "") => script.rubbish = true,
                 ("--endless-line", "") => script.endless_line = true,
@@ -213,6 +223,12 @@ impl Agent {
         self.write(format!("{message}\n")).await;
     }
 
+    /// Tells the client of progress, and keeps that where sessions are kept.
+    async fn update(&self, session: &str, update: Value) {
+        self.keep(session, &update);
+        self.notify("session/update", json!({"sessionId": session, "update": update})).await;
+    }
+
     async fn notify(&self, method: &str, params: Value) {
         self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
@@ -263,12 +279,20 @@ impl Agent {
                     "agentInfo": {"name": "scripted", "title": "Scripted agent", "version": "1.0.0"},
                     "authMethods": [],
                     "agentCapabilities": {
-                        "loadSession": false,
+                        "loadSession": self.0.script.store.is_some(),
                         "promptCapabilities": {"image": false, "audio": false, "embeddedContext": true},
                         "_meta": {"scripted": true},
                     },
                 });
                 self.answer(id, Ok(about)).await;
+            }
+            Some("session/new") if self.0.script.exit_at_new.is_some() => {
+                // The channel holds one: the first exit wins.
+                let _ = self.0.exit.send(self.0.script.exit_at_new.unwrap_or_default()).await;
+            }
+            Some("session/load") if self.0.script.store.is_some() => {
+                let result = self.load_session(&session, params).await;
+                self.answer(id, result).await;
             }
             Some("session/new") => {
                 let made = self.new_session(params);
@@ -308,6 +332,9 @@ impl Agent {
                 };
                 let text: String =
                     params["prompt"].as_array().into_iter().flatten().filter_map(|b| b["text"].as_str()).collect();
+                for block in params["prompt"].as_array().into_iter().flatten() {
+                    self.keep(&session, &json!({"sessionUpdate": "user_message_chunk", "content": block}));
+                }
                 let turn = turn::Turn { agent: self.clone(), session, cwd, cancel };
                 let (agent, id) = (self.clone(), id.clone());
                 tasks.spawn(async move {
@@ -332,8 +359,15 @@ impl Agent {
         };
         let cwd = params["cwd"].as_str().unwrap_or_default().to_owned();
         self.state().sessions.insert(id.clone(), (cwd, CancellationToken::new()));
+        let mut made = self.describe();
+        made["sessionId"] = json!(id);
+        made
+    }
+
+    /// What is said of a session at its start.
+    fn describe(&self) -> Value {
         let modes = ["plan", "default", "auto-edit", "yolo"].map(|id| json!({"id": id, "name": id}));
-        let mut made = json!({"sessionId": id, "modes": {"currentModeId": "default", "availableModes": modes}});
+        let mut made = json!({"modes": {"currentModeId": "default", "availableModes": modes}});
         if self.0.script.models {
             made["models"] = offers::models();
         }

@@ -75,6 +75,14 @@ pub struct StartedSession {
     pub raw: Value,
 }
 
+impl StartedSession {
+    fn new(session_id: SessionId, raw: Value) -> Self {
+        let part = |name: &str| raw.get(name).filter(|value| !value.is_null()).cloned();
+        let (modes, models, config_options) = (part("modes"), part("models"), part("configOptions"));
+        Self { session_id, modes, models, config_options, raw }
+    }
+}
+
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PromptEnd {
@@ -197,14 +205,32 @@ impl AgentChild {
         let Some(id) = raw.get("sessionId").and_then(Value::as_str) else {
             return Err(AgentError::Answer { method: METHOD.to_owned(), reason: "it has no sessionId".to_owned() });
         };
-        let part = |name: &str| raw.get(name).filter(|value| !value.is_null()).cloned();
-        Ok(StartedSession {
-            session_id: id.into(),
-            modes: part("modes"),
-            models: part("models"),
-            config_options: part("configOptions"),
-            raw: raw.clone(),
-        })
+        Ok(StartedSession::new(id.into(), raw.clone()))
+    }
+
+    /// Whether the agent can load sessions.
+    #[must_use]
+    pub fn loads_sessions(&self) -> bool {
+        self.about().capabilities.get("loadSession") == Some(&Value::Bool(true))
+    }
+
+    /// `session/load` in `cwd`, without MCP servers.
+    ///
+    /// Resolves once the owner has taken every update that the agent sent before its answer: its replay of the session.
+    /// So call it from another task than the one that reads [`AgentEvents`].
+    pub async fn load_session(&self, cwd: &Path, session: &SessionId) -> Result<StartedSession, AgentError> {
+        let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
+        let answer = self.request("session/load", params).await;
+        self.events_taken().await;
+        Ok(StartedSession::new(session.clone(), answer?))
+    }
+
+    /// Waits until the owner took what the agent has sent so far, or the agent is being closed.
+    async fn events_taken(&self) {
+        tokio::select! {
+            () = self.inner.publisher.drained() => {}
+            () = self.inner.closing.cancelled() => {}
+        }
     }
 
     /// `session/prompt`: `prompt` is ACP's array of content blocks, sent as it is; `meta` goes into `_meta`.
@@ -232,10 +258,7 @@ impl AgentChild {
                 Err(AgentError::CancelIgnored { after })
             }
         };
-        tokio::select! {
-            () = self.inner.publisher.drained() => {}
-            () = self.inner.closing.cancelled() => {}
-        }
+        self.events_taken().await;
         let answer = answer?;
         let Some(stop_reason) = answer.get("stopReason").and_then(Value::as_str) else {
             return Err(AgentError::Answer { method: METHOD.to_owned(), reason: "it has no stopReason".to_owned() });

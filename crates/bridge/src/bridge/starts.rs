@@ -33,6 +33,7 @@ struct Start {
     /// The id it will have, where that is known.
     session: Option<SessionId>,
     restores: bool,
+    display_name: Option<String>,
     source_type: Option<String>,
     waiters: Vec<Waiter>,
 }
@@ -88,6 +89,14 @@ impl Starts {
         self.open.values().find(|start| start.session.as_ref() == Some(session))
     }
 
+    /// Notes what is remembered of a session that is being restored.
+    pub(super) fn recall(&mut self, creation: CreationId, display_name: Option<String>, source_type: Option<String>) {
+        if let Some(start) = self.open.get_mut(&creation).filter(|start| start.restores) {
+            start.display_name = display_name;
+            start.source_type = source_type;
+        }
+    }
+
     fn insert(&mut self, start: Start) -> CreationId {
         self.last += 1;
         let creation = CreationId(self.last);
@@ -138,7 +147,7 @@ impl Bridge {
         let source_type = profile.source_type.clone();
         let kind = StartKind::New { session: session.clone(), profile };
         let waiters = vec![Waiter { call, claimed: client, minted }];
-        let start = Start { workspace, shared, session, restores: false, source_type, waiters };
+        let start = Start { workspace, shared, session, restores: false, display_name: None, source_type, waiters };
         self.begin(call, start, kind, out);
     }
 
@@ -167,8 +176,15 @@ impl Bridge {
         }
         let kind = StartKind::Restore { session: session.clone() };
         let waiters = vec![Waiter { call, claimed: client, minted }];
-        let start =
-            Start { workspace, shared: false, session: Some(session), restores: true, source_type: None, waiters };
+        let start = Start {
+            workspace,
+            shared: false,
+            session: Some(session),
+            restores: true,
+            display_name: None,
+            source_type: None,
+            waiters,
+        };
         self.begin(call, start, kind, out);
     }
 
@@ -234,6 +250,7 @@ impl Bridge {
             created_wall_ms: created_wall_ms.unwrap_or(now.wall_ms),
             model_id,
             approval_mode,
+            display_name: start.display_name,
             source_type: start.source_type,
         };
         let mut session = Session::new(birth, now, &self.options.limits);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::AgentArgs;
 use crate::logging::LogFormat;
@@ -50,9 +50,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Host this ACP agent instead of our own
-    #[arg(long, value_name = "COMMAND LINE")]
+    /// The agent of sessions that ask for none: a name from the settings, or any ACP agent's command line
+    #[arg(long, value_name = "NAME|COMMAND LINE")]
     pub(crate) agent: Option<String>,
+
+    /// Who shares an agent's process
+    #[arg(long, value_enum, value_name = "BY", default_value = "workspace")]
+    pub(crate) isolation: IsolationArg,
 
     /// How log lines are written to stderr
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
@@ -124,6 +128,10 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) rate_limit_window_ms: Option<String>,
 
+    /// Bytes of a loaded session's history that clients get [default: 4194304]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub(crate) compacted_replay_max_bytes: Option<String>,
+
     /// How long a permission request waits for an answer; 0 for ever [default: 300000]
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) permission_response_timeout_ms: Option<String>,
@@ -147,4 +155,12 @@ pub(crate) struct LimitArgs {
     /// How long an agent may take to load a session [default: 60000]
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) session_restore_timeout_ms: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IsolationArg {
+    /// The workspace's sessions
+    Workspace,
+    /// Nobody: one process for each session
+    Session,
 }

@@ -55,6 +55,9 @@ pub(super) fn daemon(args: &LimitArgs) -> Result<DaemonLimits, BootError> {
         }
     }
     limits.writer_idle = given(&args.writer_idle_timeout_ms, |text| NumberRule::WRITER_IDLE.read_millis(text))?;
+    if let Some(number) = given(&args.compacted_replay_max_bytes, |text| NumberRule::REPLAY_BYTES.read(text))? {
+        limits.replay_bytes = number;
+    }
     Ok(limits)
 }
 

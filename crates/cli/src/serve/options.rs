@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use convoke_daemon::{AgentSource, BootError, DaemonOptions, PortOption, TlsFiles};
+use convoke_daemon::{BootError, DaemonOptions, Isolation, PortOption, TlsFiles};
 use convoke_protocol::ApprovalMode;
 
 use super::{agent, limits, token};
 use crate::agent_host;
-use crate::args::ServeArgs;
+use crate::args::{IsolationArg, ServeArgs};
 use crate::startup::Startup;
 use crate::trust::Trust;
 
@@ -19,6 +19,7 @@ pub(super) fn options(args: &ServeArgs, startup: &Startup) -> anyhow::Result<Dae
     let token = token::token(args, &startup.environment)?;
     let socket = args.listen.as_deref().map(socket).transpose()?;
     let workspace = workspace(args.workspace.as_deref(), startup);
+    let (agent, agents) = agent::agents(args, startup)?;
     let folder = startup.home.as_ref().map(|home| home.folder());
     Ok(DaemonOptions {
         tcp: socket.is_none() || args.hostname.is_some() || args.port.is_some(),
@@ -28,13 +29,19 @@ pub(super) fn options(args: &ServeArgs, startup: &Startup) -> anyhow::Result<Dae
         tls: tls(args),
         rate,
         page: !args.no_web,
-        workspace: workspace.clone(),
+        workspace,
         token,
         require_auth: args.require_auth,
         allow_origins: args.allow_origin.clone(),
         token_file: folder.as_ref().map(|folder| folder.join("run").join("serve-token")),
         audit_file: folder.as_ref().map(|folder| folder.join("audit").join("permissions.jsonl")),
-        agent: AgentSource::Command(agent::agent(args, startup, workspace)?),
+        sessions_folder: folder.as_ref().map(|folder| folder.join("sessions")),
+        agent,
+        agents,
+        isolation: match args.isolation {
+            IsolationArg::Workspace => Isolation::Workspace,
+            IsolationArg::Session => Isolation::Session,
+        },
         spawner: agent_host::spawner(),
         bridge,
         limits,

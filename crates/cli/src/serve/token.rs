@@ -9,10 +9,12 @@ use anyhow::{Context, bail};
 use convoke_daemon::TokenOption;
 use secrecy::SecretString;
 
-use super::agent::DAEMON_SECRETS;
 use crate::args::ServeArgs;
 use crate::environment::Environment;
 use crate::failure::complain;
+
+/// Where the process's environment may have the token.
+const TOKEN_VARIABLES: &[&str] = &["QWEN_SERVER_TOKEN", "CONVOKE_TOKEN"];
 
 /// A token is no longer than this: what a header can carry with room for the others.
 const TOKEN_BYTES: usize = 4096;
@@ -36,7 +38,7 @@ pub(super) fn token(args: &ServeArgs, environment: &Environment) -> anyhow::Resu
     if let Some(path) = &args.token_file {
         return from_file(path).with_context(|| format!("use --token-file {}", path.display()));
     }
-    let variables = DAEMON_SECRETS.iter().filter_map(|name| environment.of_process_only(name));
+    let variables = TOKEN_VARIABLES.iter().filter_map(|name| environment.of_process_only(name));
     Ok(match variables.map(str::trim).find(|token| !token.is_empty()) {
         Some(token) => TokenOption::Given(SecretString::from(token)),
         None => TokenOption::Generate,

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 /// Dotted keys; everything below a key that ends in `.*` is free-form.
 const KNOWN: &[&str] = &[
     "$schema",
+    "agents.*",
     "context.fileName",
     "general.defaultApprovalMode",
     "model.maxSessionTurns",
@@ -18,6 +19,7 @@ const KNOWN: &[&str] = &[
     "security.disableAlwaysAllow",
     "security.disableYoloMode",
     "security.folderTrust.enabled",
+    "serve.agent",
     "telemetry.otlpEndpoint",
     "tools.allowed",
     "tools.exclude",

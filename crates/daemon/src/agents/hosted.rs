@@ -1,16 +1,22 @@
 //! One session that an agent runs: what was said about it, and what of that everyone has to hear.
 
+use std::sync::Arc;
+
 use convoke_bridge::{Input, Refusal, StartFailure};
 use convoke_protocol::{ApprovalMode, SessionId};
 use serde_json::Value;
 
 use super::order::{Change, Started, Wish};
+use super::replay::Replay;
 use super::start;
 use super::state::SessionState;
+use crate::session_store::{SessionRecord, SessionStore};
 
 /// A session at its agent.
 pub(crate) struct Hosted {
-    session: SessionId,
+    /// What is remembered of it once it was prompted.
+    record: SessionRecord,
+    prompted: bool,
     state: SessionState,
     mode: ApprovalMode,
     /// A mode that a client asked for and the agent has not answered about: its own announcement of it is no news.
@@ -19,24 +25,55 @@ pub(crate) struct Hosted {
     setting_model: Option<String>,
     /// Whether the model that the creator asked for is in use, if it asked.
     model_applied: Option<bool>,
+    /// What its agent told again when it was loaded.
+    replay: Arc<Replay>,
+}
+
+/// What a load has brought so far.
+pub(super) struct Loading {
+    /// Our id of the session.
+    pub(super) session: SessionId,
+    /// What is told again.
+    pub(super) replay: Replay,
+    /// What of that is about the session as a whole.
+    pub(super) state: SessionState,
+}
+
+impl Loading {
+    pub(super) fn new(session: SessionId) -> Self {
+        Self { session, replay: Replay::default(), state: SessionState::default() }
+    }
+
+    /// Takes an update of `bytes` on the wire.
+    pub(super) fn heed(&mut self, update: Value, bytes: usize, wall_ms: u64, limit: usize) {
+        self.state.heed(&update, bytes);
+        self.replay.push(&self.session, update, wall_ms, limit);
+    }
 }
 
 impl Hosted {
-    /// A session that was just started.
-    pub(super) fn new(session: SessionId, started: &Started) -> Self {
+    /// A session that was just started: newly, or with what was told and remembered of it.
+    pub(super) fn new(record: SessionRecord, started: &Started, loaded: Option<Loading>, prompted: bool) -> Self {
+        let mut state = started.state.clone();
+        let replay = loaded.map(|loading| {
+            state.adopt(loading.state);
+            loading.replay
+        });
         Self {
-            session,
-            state: started.state.clone(),
+            record,
+            prompted,
+            state,
             mode: started.mode,
             setting_mode: None,
             setting_model: None,
             model_applied: started.model.as_ref().map(|(_, problem)| problem.is_none()),
+            replay: Arc::new(replay.unwrap_or_default()),
         }
     }
 
     /// Our id of it.
     pub(super) fn session(&self) -> &SessionId {
-        &self.session
+        &self.record.session_id
     }
 
     /// What its agent told of it.
@@ -44,9 +81,46 @@ impl Hosted {
         &self.state
     }
 
+    /// What its agent told again when it was loaded.
+    pub(crate) fn replay(&self) -> Arc<Replay> {
+        Arc::clone(&self.replay)
+    }
+
     /// Whether the model that the creator asked for is in use, if it asked.
     pub(crate) fn model_applied(&self) -> Option<bool> {
         self.model_applied
+    }
+
+    /// It was prompted: from now on there is something to load.
+    pub(super) fn prompted(&mut self, store: Option<&mut SessionStore>, wall_ms: u64) {
+        if !std::mem::replace(&mut self.prompted, true) {
+            self.remember(store, wall_ms);
+        }
+    }
+
+    /// It has another name.
+    pub(super) fn named(&mut self, name: Option<String>, store: Option<&mut SessionStore>, wall_ms: u64) {
+        self.record.display_name = name;
+        if self.prompted {
+            self.remember(store, wall_ms);
+        }
+    }
+
+    /// It is over.
+    pub(super) fn ended(mut self, loads: bool, store: &mut SessionStore, wall_ms: u64) {
+        if self.prompted {
+            self.remember(Some(store).filter(|_| loads), wall_ms);
+        } else {
+            store.ended_unused(self.record.session_id);
+        }
+    }
+
+    /// `store` is there if the agent can load sessions.
+    fn remember(&mut self, store: Option<&mut SessionStore>, wall_ms: u64) {
+        self.record.updated_ms = wall_ms;
+        if let Some(store) = store {
+            store.put(self.record.clone());
+        }
     }
 
     /// Notes a wish that is on its way to the agent.
@@ -62,7 +136,7 @@ impl Hosted {
     pub(super) fn heed(&mut self, update: Value, bytes: usize, out: &mut Vec<Input>) {
         let model = self.state.model_id().map(str::to_owned);
         self.state.heed(&update, bytes);
-        let session = self.session.clone();
+        let session = self.record.session_id.clone();
         let announced = announced_mode(&update).or_else(|| self.state.mode());
         out.push(Input::Update { session: session.clone(), update });
         if let Some(mode) = announced.filter(|mode| *mode != self.mode && self.setting_mode != Some(*mode)) {

@@ -3,39 +3,41 @@
 //! What the agent says is reported before the end of the turn it belongs to: a prompt's answer is held back until the
 //! events before it were taken, and this task reports those first.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use convoke_acp::{
-    AgentChild, AgentError, AgentEvents, AgentOptions, ChildEvent, PermissionReply, RpcError, StartError,
+    AgentChild, AgentCommand, AgentError, AgentEvents, AgentOptions, ChildEvent, PermissionReply, RpcError, StartError,
 };
-use convoke_bridge::{AgentKey, Resolution, StartFailure, TurnOutcome};
+use convoke_bridge::{AgentKey, CreationId, Resolution, StartFailure, TurnOutcome};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::AgentsOptions;
-use super::order::{Order, Report};
+use super::order::{Order, Report, Started};
 use super::start::{NewSession, agent_failure, load_session, new_session, start_failure};
-use crate::options::AgentSource;
+use crate::options::{AgentSource, SECRET_VARIABLES};
 
 /// Keeps one agent until it ends or `stop` asks for that. The last report is its end, exactly once.
 pub(super) async fn keep(
     key: AgentKey,
     options: Arc<AgentsOptions>,
+    source: AgentSource,
     orders: mpsc::Receiver<Order>,
     reports: mpsc::Sender<(AgentKey, Report)>,
     stop: CancellationToken,
 ) {
     let started = tokio::select! {
-        started = start(&options) => started.map_err(|error| start_failure(&error)),
+        started = start(&options, source) => started.map_err(|error| start_failure(&error)),
         // Dropping the start ends a child that is half up.
         () = stop.cancelled() => Err(StartFailure::Unavailable { message: "it is being ended".to_owned() }),
     };
     let keeper = Keeper { key, options, reports, stop };
     match started {
         Ok((agent, events)) => {
-            keeper.tell(Report::Up).await;
+            keeper.tell(Report::Up { loads: agent.loads_sessions() }).await;
             keeper.run(agent, events, orders).await;
         }
         Err(failure) => {
@@ -45,15 +47,15 @@ pub(super) async fn keep(
     }
 }
 
-async fn start(options: &AgentsOptions) -> Result<(AgentChild, AgentEvents), StartError> {
+async fn start(options: &AgentsOptions, source: AgentSource) -> Result<(AgentChild, AgentEvents), StartError> {
     let limits = AgentOptions {
         initialize_timeout: options.limits.initialize_timeout,
         client: ("convoke".to_owned(), options.version.clone()),
         ..AgentOptions::default()
     };
-    match &options.source {
-        AgentSource::Command(command) => {
-            let mut command = command.clone();
+    match source {
+        AgentSource::Command(mut command) => {
+            scrub(&mut command);
             command.cwd.clone_from(&options.workspace);
             AgentChild::start(command, &options.spawner, limits).await
         }
@@ -62,6 +64,13 @@ async fn start(options: &AgentsOptions) -> Result<(AgentChild, AgentEvents), Sta
             AgentChild::connect(streams.output, streams.input, limits).await
         }
     }
+}
+
+/// Takes the daemon's own secrets out of what a child inherits, however it came to its command line.
+fn scrub(command: &mut AgentCommand) {
+    let secrets = || SECRET_VARIABLES.iter().map(OsString::from);
+    command.env_remove.extend(secrets());
+    command.env_set.retain(|(name, _)| !secrets().any(|secret| secret == *name));
 }
 
 struct Keeper {
@@ -123,13 +132,13 @@ impl Keeper {
             Order::New { creation, wish, mode, model } => {
                 calls.spawn(async move {
                     let result = new_session(&agent, &options, NewSession { wish, mode, model }).await;
-                    Some(Report::Started { creation, result: result.map(Box::new) })
+                    started(creation, result)
                 });
             }
-            Order::Load { creation, session } => {
+            Order::Load { creation, session, agent_session } => {
                 calls.spawn(async move {
-                    let result = load_session(&agent, &options, session).await;
-                    Some(Report::Started { creation, result: result.map(Box::new) })
+                    let result = load_session(&agent, &options, session, agent_session).await;
+                    started(creation, result)
                 });
             }
             Order::Prompt { session, prompt_id, blocks } => {
@@ -178,6 +187,12 @@ impl Keeper {
             }
         }
     }
+}
+
+/// What came of a start; nothing if the agent is gone, which is reported on its own and ends its starts.
+fn started(creation: CreationId, result: Result<Option<Started>, StartFailure>) -> Option<Report> {
+    let result = result.map(|started| started.map(Box::new)).transpose()?;
+    Some(Report::Started { creation, result })
 }
 
 /// Answers a question of the agent.

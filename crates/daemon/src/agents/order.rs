@@ -27,6 +27,8 @@ pub(crate) enum Order {
         creation: CreationId,
         /// Which.
         session: SessionId,
+        /// The agent's id of it.
+        agent_session: SessionId,
     },
     /// A turn.
     Prompt {
@@ -91,7 +93,10 @@ impl Wish {
 /// What a keeper tells.
 pub(crate) enum Report {
     /// The agent shook hands.
-    Up,
+    Up {
+        /// Whether it can load sessions.
+        loads: bool,
+    },
     /// The agent did not start.
     NotUp(StartFailure),
     /// The agent says something, its end included.

@@ -3,7 +3,6 @@
 use convoke_acp::{AgentChild, AgentError, StartError, StartedSession};
 use convoke_bridge::StartFailure;
 use convoke_protocol::{ApprovalMode, SessionId};
-use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::AgentsOptions;
@@ -22,12 +21,12 @@ pub(super) struct NewSession {
 }
 
 /// Starts a new session. A mode that the agent lacks leaves it in its own; a model that it refuses leaves it with its own,
-/// and is told.
+/// and is told. `None` if the agent is gone.
 pub(super) async fn new_session(
     agent: &AgentChild,
     options: &AgentsOptions,
     wanted: NewSession,
-) -> Result<Started, StartFailure> {
+) -> Result<Option<Started>, StartFailure> {
     let NewSession { wish, mode, model } = wanted;
     let start = async {
         let session = agent.new_session(&options.workspace, wish.as_ref()).await?;
@@ -43,11 +42,13 @@ pub(super) async fn new_session(
             let problem = choose_model(agent, &mut started, &model).await?;
             started.model = Some((model, problem));
         }
-        Ok(started)
+        Ok::<_, AgentError>(started)
     };
     let limit = options.limits.session_start_timeout;
     match timeout(limit, start).await {
-        Ok(result) => result.map_err(|error: AgentError| agent_failure(&error)),
+        Ok(Ok(started)) => Ok(Some(started)),
+        Ok(Err(AgentError::Gone { .. })) => Ok(None),
+        Ok(Err(error)) => Err(agent_failure(&error)),
         Err(_) => Err(StartFailure::InitTimeout { timeout_ms: millis(limit), phase: "session/new".to_owned() }),
     }
 }
@@ -82,33 +83,24 @@ pub(super) fn reason(failure: &StartFailure) -> String {
     }
 }
 
-/// Restores a session through ACP's `session/load`.
+/// Restores a session through ACP's `session/load`. `None` if the agent is gone.
 pub(super) async fn load_session(
     agent: &AgentChild,
     options: &AgentsOptions,
     session: SessionId,
-) -> Result<Started, StartFailure> {
-    if agent.about().capabilities.get("loadSession") != Some(&Value::Bool(true)) {
+    agent_session: SessionId,
+) -> Result<Option<Started>, StartFailure> {
+    if !agent.loads_sessions() {
         return Err(StartFailure::NotStored { session });
     }
-    let params = json!({"sessionId": session, "cwd": options.workspace, "mcpServers": []});
     let limit = options.limits.restore_timeout;
-    match timeout(limit, agent.request("session/load", params)).await {
-        Ok(Ok(raw)) => {
-            let part = |name: &str| raw.get(name).filter(|value| !value.is_null()).cloned();
-            let loaded = StartedSession {
-                session_id: session.clone(),
-                modes: part("modes"),
-                models: part("models"),
-                config_options: part("configOptions"),
-                raw: raw.clone(),
-            };
-            Ok(describe(&loaded, Some(session)))
-        }
+    match timeout(limit, agent.load_session(&options.workspace, &agent_session)).await {
+        Ok(Ok(loaded)) => Ok(Some(describe(&loaded, Some(session)))),
         // ACP v1 has no code of its own for this; agents answer "not found" or bad params.
         Ok(Err(AgentError::Refused { error, .. })) if matches!(error.code, -32002 | -32602) => {
             Err(StartFailure::NotStored { session })
         }
+        Ok(Err(AgentError::Gone { .. })) => Ok(None),
         Ok(Err(error)) => Err(agent_failure(&error)),
         Err(_) => Err(StartFailure::RestoreTimeout { timeout_ms: millis(limit) }),
     }

@@ -71,6 +71,14 @@ impl SessionState {
         }
     }
 
+    /// Takes over what a load told beside its answer: commands and usage. Models and modes are in the answer.
+    pub(super) fn adopt(&mut self, told: Self) {
+        let Self { models: _, modes: _, config_options: _, commands, skills, usage } = told;
+        self.commands = commands.or(self.commands.take());
+        self.skills = skills.or(self.skills.take());
+        self.usage = usage.or(self.usage.take());
+    }
+
     /// `state` of `GET /session/:id/context`, of `load` and of `resume`.
     pub(crate) fn wire(&self) -> Value {
         let parts = [("models", &self.models), ("modes", &self.modes), ("configOptions", &self.config_options)];

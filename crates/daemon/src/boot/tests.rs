@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::options::{DaemonLimits, PortOption};
+use crate::roster::{Isolation, NamedAgents};
 
 fn options(workspace: &Path) -> DaemonOptions {
     DaemonOptions {
@@ -24,7 +25,10 @@ fn options(workspace: &Path) -> DaemonOptions {
         allow_origins: Vec::new(),
         token_file: None,
         audit_file: None,
+        sessions_folder: None,
         agent: AgentSource::Command(AgentCommand { program: "agent".into(), ..AgentCommand::default() }),
+        agents: NamedAgents::default(),
+        isolation: Isolation::Workspace,
         spawner: Spawner::unguarded(),
         bridge: BridgeOptions::default(),
         limits: DaemonLimits::default(),

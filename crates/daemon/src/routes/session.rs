@@ -4,7 +4,6 @@ use std::path::Path;
 
 use bytes::Bytes;
 use convoke_bridge::{Answer, CreateRequest, Input, Journal, Refusal, SessionAnswer, SessionProfile, SessionScope};
-use convoke_protocol::daemon::EncodedFrame;
 use convoke_protocol::{ClientId, SessionId};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -35,13 +34,22 @@ pub(super) async fn create(service: &Service, incoming: &Incoming<'_>) -> Result
             },
             source_type: incoming.text("sourceType").map(str::to_owned),
             source_id: incoming.text("sourceId").map(str::to_owned),
+            agent: agent(service, incoming)?,
         },
     };
     let sources =
         [("sourceType", request.profile.source_type.clone()), ("sourceId", request.profile.source_id.clone())];
+    refuse_stored(service, &request).await?;
+    let asks_for_agent = request.profile.agent.is_some();
     let asks_for_model = request.profile.model_service_id.is_some();
     let answer = session_answer(service.handle.call(|call| Input::Create { call, request }).await?)?;
     let mut body = created(&answer);
+    if asks_for_agent {
+        // A shared session that was there goes on with its own.
+        let key = answer.agent;
+        let name = service.handle.look(move |view| view.agents.name_of(key).map(str::to_owned)).await?;
+        body.extend(name.map(|name| ("agent".to_owned(), Value::String(name))));
+    }
     if !answer.created.attached {
         let given = sources.into_iter().filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?))));
         body.extend(given);
@@ -54,38 +62,54 @@ pub(super) async fn create(service: &Service, incoming: &Incoming<'_>) -> Result
     Ok(respond::json(StatusCode::OK, &body))
 }
 
-/// `POST /session/:id/load`: joins a live session, or restores one, with the events that are kept of it.
+/// `POST /session/:id/load`: joins a live session, or restores one, with what its agent told again and the events that
+/// are kept since.
 pub(super) async fn load(service: &Service, incoming: &Incoming<'_>, id: &str) -> Result<Reply, HttpError> {
     let answer = restore(service, incoming, id).await?;
     let session = answer.created.session_id.clone();
     let seen = service.handle.look(move |view| {
-        let state = view.hosted(&session)?.state().wire();
-        Ok::<_, Refusal>((view.bridge.journal(&session)?, state))
+        let hosted = view.hosted(&session)?;
+        Ok::<_, Refusal>((view.bridge.journal(&session)?, hosted.state().wire(), hosted.replay()))
     });
-    let (Journal { frames, last_event_id, epoch }, state) = seen.await??;
+    let (Journal { frames, last_event_id, epoch }, state, replay) = seen.await??;
     let mut body = created(&answer);
     body.insert("state".to_owned(), state);
-    body.insert("compactedReplay".to_owned(), json!([]));
     body.insert("lastEventId".to_owned(), json!(last_event_id));
     body.insert("eventEpoch".to_owned(), json!(epoch));
-    Ok(respond::json_bytes(StatusCode::OK, with_journal(&body, &frames)))
+    if replay.is_cut() {
+        body.insert("partial".to_owned(), json!(true));
+        body.insert("historyHasMore".to_owned(), json!(true));
+    }
+    let live = frames.iter().map(|frame| &frame.json);
+    Ok(respond::json_bytes(StatusCode::OK, with_events(&body, replay.events(), live)))
 }
 
-/// Adds the frames as `liveJournal`. They were encoded when they were numbered; megabytes of them are not read again.
-fn with_journal(body: &Map<String, Value>, frames: &[EncodedFrame]) -> Bytes {
+/// Adds the events as `compactedReplay` and `liveJournal`. They were encoded when they were made; megabytes of them are
+/// not read again.
+fn with_events<'a>(
+    body: &Map<String, Value>,
+    replay: impl Iterator<Item = &'a Bytes>,
+    live: impl Iterator<Item = &'a Bytes>,
+) -> Bytes {
     // A map of JSON values can't fail to encode into memory.
     let mut bytes = serde_json::to_vec(body).unwrap_or_default();
     if bytes.pop() == Some(b'}') {
-        bytes.extend_from_slice(b",\"liveJournal\":[");
-        for (position, frame) in frames.iter().enumerate() {
-            if position > 0 {
-                bytes.push(b',');
-            }
-            bytes.extend_from_slice(&frame.json);
-        }
+        bytes.extend_from_slice(b",\"compactedReplay\":[");
+        extend_list(&mut bytes, replay);
+        bytes.extend_from_slice(b"],\"liveJournal\":[");
+        extend_list(&mut bytes, live);
         bytes.extend_from_slice(b"]}");
     }
     Bytes::from(bytes)
+}
+
+fn extend_list<'a>(bytes: &mut Vec<u8>, events: impl Iterator<Item = &'a Bytes>) {
+    for (position, event) in events.enumerate() {
+        if position > 0 {
+            bytes.push(b',');
+        }
+        bytes.extend_from_slice(event);
+    }
 }
 
 /// `POST /session/:id/resume`: as load, without the events.
@@ -150,7 +174,44 @@ fn check_workspace(service: &Service, incoming: &Incoming<'_>) -> Result<(), Htt
     ))
 }
 
-fn mismatch(text: &str, bound: &str, requested: &str) -> HttpError {
+/// The agent that a caller asks for.
+fn agent(service: &Service, incoming: &Incoming<'_>) -> Result<Option<String>, HttpError> {
+    let named = match incoming.fields.get("agent") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(named) => named.as_str(),
+    };
+    let names = &service.facts.agents;
+    match names.iter().find(|name| Some(name.as_str()) == named) {
+        Some(name) => Ok(Some(name.clone())),
+        None => {
+            let text = format!("`agent` must be one of: {}", names.join(", "));
+            let body = json!({"error": text, "code": "unknown_agent", "allowed": names});
+            Err(HttpError::new(StatusCode::BAD_REQUEST, body))
+        }
+    }
+}
+
+/// Refuses a chosen id under which a session can be loaded: a new one would take its place.
+async fn refuse_stored(service: &Service, request: &CreateRequest) -> Result<(), HttpError> {
+    let Some(session) = request.session.clone() else { return Ok(()) };
+    let wanted = session.clone();
+    let stored = service.handle.look(move |view| {
+        let live = view.bridge.status(&wanted).is_ok();
+        !live && view.agents.store().get(&wanted).is_some()
+    });
+    if !stored.await? {
+        return Ok(());
+    }
+    let body = json!({
+        "error": format!("Session \"{session}\" already exists; load it instead."),
+        "code": "session_id_conflict",
+        "sessionId": session,
+        "conflict": "stored",
+    });
+    Err(HttpError::new(StatusCode::CONFLICT, body))
+}
+
+pub(super) fn mismatch(text: &str, bound: &str, requested: &str) -> HttpError {
     let body = json!({
         "error": text,
         "code": "workspace_mismatch",
@@ -249,36 +310,6 @@ pub(super) async fn metadata(service: &Service, incoming: &Incoming<'_>, id: &st
     let mut body = json!({"sessionId": id});
     if let (Value::Object(fields), Some(name)) = (&mut body, display_name) {
         fields.insert("displayName".to_owned(), Value::String(name));
-    }
-    Ok(respond::json(StatusCode::OK, &body))
-}
-
-/// Sessions in one page of a list that names no size.
-const PAGE: usize = 20;
-
-/// Sessions in one page at most: every session that the default limits allow.
-const PAGE_MAX: usize = 1000;
-
-/// `GET /workspace/:id/sessions`: the live sessions, newest first. The cursor is the last session of the page before.
-pub(super) async fn list(service: &Service, incoming: &Incoming<'_>, workspace: &str) -> Result<Reply, HttpError> {
-    let bound = service.facts.workspace.clone();
-    if workspace != service.facts.workspace_id && Path::new(workspace) != Path::new(&bound) {
-        let text = format!("Workspace mismatch: daemon is bound to \"{bound}\"");
-        return Err(mismatch(&text, &bound, workspace));
-    }
-    let size = incoming.query("size").and_then(|size| size.parse().ok()).unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let cursor = incoming.query("cursor");
-    let archived = incoming.query("archiveState").as_deref() == Some("archived");
-    let sessions = service.handle.look(move |view| view.bridge.sessions(&bound)).await?;
-    let live = if archived { Vec::new() } else { sessions };
-    let start = cursor
-        .and_then(|cursor| live.iter().position(|s| s.status.session_id.as_str() == cursor))
-        .map_or(0, |position| position + 1);
-    let rest = live.get(start..).unwrap_or_default();
-    let page = rest.get(..size.min(rest.len())).unwrap_or_default();
-    let mut body = json!({"sessions": page});
-    if let (Value::Object(fields), Some(last)) = (&mut body, page.last().filter(|_| rest.len() > page.len())) {
-        fields.insert("nextCursor".to_owned(), json!(last.status.session_id));
     }
     Ok(respond::json(StatusCode::OK, &body))
 }

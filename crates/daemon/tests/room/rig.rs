@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use convoke_bridge::BridgeOptions;
 use convoke_daemon::{
-    AgentCommand, AgentSource, AgentStreams, Daemon, DaemonLimits, DaemonOptions, ExitOutcome, PortOption, TokenOption,
+    AgentCommand, AgentSource, AgentStreams, Daemon, DaemonLimits, DaemonOptions, ExitOutcome, Isolation, NamedAgents,
+    PortOption, TokenOption,
 };
 use convoke_protocol::ApprovalMode;
 use convoke_stdx::guard::Spawner;
@@ -22,7 +23,7 @@ pub(crate) struct Rig {
     pub(crate) shutdown: CancellationToken,
     pub(crate) kill: CancellationToken,
     running: JoinHandle<ExitOutcome>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// The scripted agent inside of this process.
@@ -57,7 +58,10 @@ pub(crate) fn options(folder: &std::path::Path) -> DaemonOptions {
         allow_origins: Vec::new(),
         token_file: None,
         audit_file: None,
+        sessions_folder: None,
         agent: in_memory(Script::default()),
+        agents: NamedAgents::default(),
+        isolation: Isolation::Workspace,
         spawner: Spawner::unguarded(),
         bridge: BridgeOptions::default(),
         limits: DaemonLimits::default(),
@@ -73,7 +77,11 @@ impl Rig {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut DaemonOptions)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::within(tempfile::tempdir().unwrap(), change).await
+    }
+
+    /// A daemon whose workspace is this folder.
+    pub(crate) async fn within(folder: tempfile::TempDir, change: impl FnOnce(&mut DaemonOptions)) -> Self {
         let workspace = folder.path().canonicalize().unwrap();
         let mut options = options(&workspace);
         change(&mut options);
@@ -81,7 +89,7 @@ impl Rig {
         let client = Client { address: daemon.address().unwrap(), token: None };
         let (shutdown, kill) = (CancellationToken::new(), CancellationToken::new());
         let running = tokio::spawn(daemon.run(shutdown.clone(), kill.clone()));
-        Self { client, workspace, shutdown, kill, running, _folder: folder }
+        Self { client, workspace, shutdown, kill, running, folder }
     }
 
     /// Its client shows this token from now on.
@@ -93,6 +101,12 @@ impl Rig {
     /// Waits for the daemon's end.
     pub(crate) async fn ended(self) -> ExitOutcome {
         soon(self.running).await.unwrap()
+    }
+
+    /// Waits for the daemon's end, and leaves its workspace to another one.
+    pub(crate) async fn ended_in_place(self) -> tempfile::TempDir {
+        soon(self.running).await.unwrap();
+        self.folder
     }
 
     /// Joins the shared session, or with `thread` makes a new one.

@@ -113,7 +113,7 @@ impl Turn {
     }
 
     async fn update(&self, update: Value) {
-        self.agent.notify("session/update", json!({"sessionId": self.session, "update": update})).await;
+        self.agent.update(&self.session, update).await;
     }
 
     async fn chunk(&self, text: &str) {
