@@ -58,6 +58,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     findings.extend(documents::check_rooms(&documents, &graph.rooms()));
     findings.extend(documents::check_modules(root, &documents, &graph.rooms()));
     findings.extend(documents::check_links(root, &documents));
+    findings.extend(documents::check_tests(&documents, &sources));
     findings.sort();
     findings.dedup();
 

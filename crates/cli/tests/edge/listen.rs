@@ -1,11 +1,15 @@
 //! A Unix-domain socket, and HTTP/2 without TLS.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
-use convoke_testkit::{TestEnvironment, run};
-use hyper::Version;
+use convoke_testkit::{TestEnvironment, run, scripted_agent_binary};
+use hyper::{Method, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::json;
 use tokio::net::UnixStream;
 
+use crate::client::Client;
 use crate::process::{Daemon, TOKEN, exchange, request, serve};
 
 #[tokio::test]
@@ -58,5 +62,40 @@ async fn http_2_is_spoken_without_tls_and_its_authority_is_judged() {
     {
         let stream = daemon.connect().await;
         assert_eq!(exchange(stream, Version::HTTP_2, request(base, "/capabilities", token)).await.0, status, "{base}");
+    }
+}
+
+/// Its stream is evicted, and its connection with it, since nothing else ends a stream that takes nothing.
+#[tokio::test]
+async fn a_reader_over_http_2_that_takes_nothing_is_let_go_and_nobody_else_notices() {
+    let environment = TestEnvironment::new();
+    let agent = scripted_agent_binary().display().to_string();
+    let mut command = environment.command(env!("CARGO_BIN_EXE_convoke"));
+    command.args(["serve", "--port=0", "--writer-idle-timeout-ms=300", "--agent", &agent]);
+    let daemon = Daemon::start({
+        command.env("QWEN_SERVER_TOKEN", TOKEN);
+        command
+    });
+    let mut member = Client::new(daemon.authority().parse().unwrap(), TOKEN);
+    let created = member.expect(Method::POST, "/session", Some(&json!({}))).await.unwrap();
+    member.identify(created["clientId"].as_str().unwrap());
+    let session = created["sessionId"].as_str().unwrap();
+    let mut events = member.events(session).await.unwrap();
+    let mut http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let handshake = http.initial_stream_window_size(16).handshake(TokioIo::new(daemon.connect().await));
+    let (mut sender, connection) = handshake.await.unwrap();
+    let ended = tokio::spawn(connection);
+    let path = format!("/session/{session}/events");
+    let request = request(&daemon.place, &path, TOKEN);
+    let unread = sender.send_request(request).await.unwrap();
+    assert_eq!(unread.status(), 200);
+    let body = json!({"prompt": [{"type": "text", "text": "hello"}]});
+    member.expect(Method::POST, &format!("/session/{session}/prompt"), Some(&body)).await.unwrap();
+    let _ = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("its connection must end");
+    loop {
+        let event = tokio::time::timeout(Duration::from_secs(30), events.next()).await.unwrap().unwrap();
+        if event.expect("the stream goes on")["type"] == "turn_complete" {
+            return;
+        }
     }
 }

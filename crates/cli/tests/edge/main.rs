@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
 
 mod boot;
+// The demo's client is a client of these tests as well.
+#[path = "../../src/demo/client.rs"]
+mod client;
 mod listen;
 mod process;
 mod settings;

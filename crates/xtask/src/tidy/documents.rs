@@ -83,6 +83,33 @@ pub(crate) fn check_modules(root: &Path, documents: &[Document], rooms: &[&Room]
     findings
 }
 
+/// The page whose tables name, in their last column, the tests that show what they say.
+const THREATS: &str = "docs/security.md";
+
+/// Every test that the table of threats names is there, and every threat has one.
+pub(crate) fn check_tests(documents: &[Document], sources: &[source::Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for document in documents.iter().filter(|document| document.path == THREATS) {
+        for (line, text) in prose(&document.text).filter(|(_, text)| text.starts_with("| ")) {
+            let last = text.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+            if last.trim() == "Tests" {
+                continue;
+            }
+            let tests: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
+            if tests.is_empty() {
+                findings.push(Finding::new(THREATS, line, RULE, "no test shows this"));
+            }
+            for test in tests {
+                let declared = format!("fn {test}()");
+                if !sources.iter().any(|source| source.text.contains(&declared)) {
+                    findings.push(Finding::new(THREATS, line, RULE, format!("there is no test `{test}`")));
+                }
+            }
+        }
+    }
+    findings
+}
+
 /// The pieces between backquotes, outside of fenced code, with their lines.
 fn inline_code(text: &str) -> Vec<(usize, &str)> {
     prose(text).flat_map(|(line, text)| text.split('`').skip(1).step_by(2).map(move |code| (line, code))).collect()
@@ -174,6 +201,16 @@ mod tests {
         assert_eq!(check("`acp::server`, `daemon::routes`, `daemon::Daemon`"), 3);
         assert_eq!(check("```\n`acp::server`\n```"), 0);
         assert_eq!(check_modules(root.path(), &[document("docs/adr/1.md", "`acp::old`")], &graph.rooms()).len(), 0);
+    }
+
+    #[test]
+    fn tests_of_threats_must_be_there() {
+        let sources = [source::Source::new("crates/a/tests/b.rs", "#[test]\nfn it_holds() {}")];
+        let check = |text: &str| check_tests(&[document(THREATS, text)], &sources).len();
+        assert_eq!(check("| Threat | Defence | Tests |\n|---|---|---|\n| a | `b` | `it_holds` |"), 0);
+        assert_eq!(check("| a | b | `it_holds`, `it_does_not` |"), 1);
+        assert_eq!(check("| a | `it_holds` | none |"), 1);
+        assert_eq!(check_tests(&[document("README.md", "| a | b | none |")], &sources).len(), 0);
     }
 
     #[test]
