@@ -18,6 +18,7 @@
 //! ```
 
 mod agents;
+mod api;
 mod assets;
 mod audit_log;
 mod auth;

@@ -15,6 +15,8 @@ pub(crate) enum Route {
     Audit,
     /// `GET /metrics`.
     Metrics,
+    /// `GET /openapi.json`.
+    OpenApi,
     /// `GET /workspace/:id/sessions`.
     Sessions(String),
     /// `POST /session`.
@@ -107,6 +109,7 @@ pub(crate) const TABLE: &[Line] = &[
     line("GET", "/daemon/status", |_| Route::DaemonStatus),
     line("GET", "/audit", |_| Route::Audit),
     line("GET", "/metrics", |_| Route::Metrics),
+    line("GET", "/openapi.json", |_| Route::OpenApi),
     line("GET", "/workspace/:id/sessions", |ids| Route::Sessions(ids.take())),
     line("POST", "/session", |_| Route::Create),
     line("DELETE", "/session/:id", |ids| Route::Close(ids.take())),
@@ -182,6 +185,7 @@ impl Route {
             Self::DaemonStatus => ("GET /daemon/status", None),
             Self::Audit => ("GET /audit", None),
             Self::Metrics => ("GET /metrics", None),
+            Self::OpenApi => ("GET /openapi.json", None),
             Self::Sessions(_) => ("GET /workspace/:id/sessions", None),
             Self::Create => ("POST /session", None),
             Self::Close(id) => ("DELETE /session/:id", Some(id)),

@@ -66,6 +66,7 @@ pub(crate) async fn answer(service: &Service, route: &Route, incoming: Incoming<
         Route::DaemonStatus => daemon::status(service, &incoming).await,
         Route::Audit => daemon::audit(service).await,
         Route::Metrics => daemon::metrics(service).await,
+        Route::OpenApi => Ok(daemon::openapi(service)),
         Route::Sessions(workspace) => list::list(service, &incoming, workspace).await,
         Route::Create => session::create(service, &incoming).await,
         Route::Load(id) => session::load(service, &incoming, id).await,

@@ -126,6 +126,11 @@ pub(super) async fn status(service: &Service, incoming: &Incoming<'_>) -> Result
     Ok(respond::json(StatusCode::OK, &body.await?))
 }
 
+/// `GET /openapi.json`.
+pub(super) fn openapi(service: &Service) -> Reply {
+    respond::json(StatusCode::OK, &crate::api::document(&service.facts.version))
+}
+
 /// `GET /metrics`: the daemon's figures, for a monitor.
 pub(super) async fn metrics(service: &Service) -> Result<Reply, HttpError> {
     let snapshot = service.handle.look(|view| Snapshot {

@@ -11,6 +11,7 @@ mod load;
 mod mediation;
 mod metrics;
 mod named;
+mod openapi;
 mod rig;
 mod stored;
 mod streams;

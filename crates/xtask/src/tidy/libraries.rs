@@ -83,6 +83,7 @@ const TABLE: &[Library] = &[
     library("thiserror", EVERY),
     library("anyhow", &["cli", "bench", "xtask"]),
     // Tests only.
+    library("jsonschema", TESTS),
     library("insta", TESTS),
     library("proptest", TESTS),
     library("pretty_assertions", TESTS),
