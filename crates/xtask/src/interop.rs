@@ -6,6 +6,7 @@
 mod daemon;
 mod foreign;
 mod needs;
+mod network;
 mod page;
 mod script;
 
@@ -31,6 +32,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "vendored files", needs: &[], run: page::vendored_files },
     Suite { name: "page types", needs: &[Need::Packages], run: page::types },
     Suite { name: "page in a browser", needs: &[Need::Packages, Need::Browser], run: page::in_a_browser },
+    Suite { name: "second machine", needs: &[Need::Node, Need::Namespaces], run: network::second_machine },
     Suite { name: "qwen sdk", needs: &[Need::Packages, Need::Node22], run: foreign::qwen_sdk },
     Suite {
         name: "qwen web shell",

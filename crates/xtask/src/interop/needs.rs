@@ -27,6 +27,8 @@ pub(super) enum Need {
     /// The Node that comes as one of those packages.
     Node22,
     Browser,
+    /// Network namespaces that this user may make.
+    Namespaces,
 }
 
 /// The repository on this machine. Each need is looked for once, when the first suite asks.
@@ -37,6 +39,7 @@ pub(super) struct Machine {
     packages: OnceCell<Found>,
     node22: OnceCell<Found>,
     browser: OnceCell<Found>,
+    namespaces: OnceCell<Found>,
 }
 
 /// Where it is, or why it is nowhere.
@@ -59,6 +62,7 @@ impl Machine {
             packages: OnceCell::new(),
             node22: OnceCell::new(),
             browser: OnceCell::new(),
+            namespaces: OnceCell::new(),
         }
     }
 
@@ -77,12 +81,14 @@ impl Machine {
             Need::Packages => self.meets(Need::Node).and_then(|_| packages(&self.scripts())),
             Need::Node22 => self.meets(Need::Packages).and_then(|packages| node22(&packages)),
             Need::Browser => chromium().or_else(|missing| if self.install { fetch_chromium() } else { Err(missing) }),
+            Need::Namespaces => namespaces(),
         };
         let cell = match need {
             Need::Node => &self.node,
             Need::Packages => &self.packages,
             Need::Node22 => &self.node22,
             Need::Browser => &self.browser,
+            Need::Namespaces => &self.namespaces,
         };
         cell.get_or_init(look).clone()
     }
@@ -147,6 +153,14 @@ fn fetch_chromium() -> Found {
         .and_then(|()| apt(&["install", "--yes", "--no-install-recommends", "chromium"]))
         .map_err(|error| format!("{error:#}"))?;
     chromium()
+}
+
+/// Tries what the suites do: a namespace, and a virtual cable in it.
+fn namespaces() -> Found {
+    let cable = ["--map-root-user", "--net", "ip", "link", "add", "near", "type", "veth", "peer", "name", "far"];
+    let output = Command::new("unshare").args(cable).output().map_err(|error| format!("run unshare: {error}"))?;
+    let why = || format!("no network namespaces here: {}", String::from_utf8_lossy(&output.stderr).trim());
+    output.status.success().then(|| PathBuf::from("unshare")).ok_or_else(why)
 }
 
 #[cfg(test)]
