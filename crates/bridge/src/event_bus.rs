@@ -91,7 +91,7 @@ impl EventBus {
         self.last_id
     }
 
-    pub(crate) fn frames(&self) -> impl Iterator<Item = &EncodedFrame> {
+    pub(crate) fn frames(&self) -> impl ExactSizeIterator<Item = &EncodedFrame> {
         self.ring.iter()
     }
 

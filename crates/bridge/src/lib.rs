@@ -63,6 +63,8 @@ mod options;
 mod prompt_queue;
 mod refusal;
 mod session;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 #[cfg(test)]
 mod tests;
 

@@ -33,6 +33,8 @@ use serde_json::{Map, Value, json};
 
 use crate::action_digest::action_digest;
 use crate::audit::{AuditEvent, AuditResolution, AuditRing, DecisionReason};
+#[cfg(any(test, feature = "sim"))]
+use crate::clients::Clients;
 use crate::contract::{Caller, CancelReason, Output, ReplyKey, Resolution, VoteChoice};
 use crate::event_bus::Draft;
 use crate::options::BridgeOptions;
@@ -236,7 +238,9 @@ impl Mediator {
         if let Some(deadline) = wait.deadline() {
             self.deadlines.insert((deadline, issue.request.clone()));
         }
-        self.pending.insert(issue.request, pending);
+        let pending = self.pending.entry(issue.request.clone()).or_insert(pending);
+        // Of nobody no quorum can come.
+        judge_standing(&issue.request, pending, stage);
     }
 
     /// Answers a request that can't be asked.
@@ -270,11 +274,7 @@ impl Mediator {
             return;
         }
         let (voters, quorum) = (ballot.voters.len(), ballot.quorum);
-        if voters == 0 {
-            stage.warn(format!(
-                "permission {request}: no client was registered, so only cancelling or a timeout ends it"
-            ));
-        } else if self.quorum.is_some_and(|wanted| wanted > quorum) {
+        if self.quorum.is_some_and(|wanted| wanted > quorum) {
             stage.warn(format!("permission {request}: the quorum is capped to the {voters} clients present"));
         } else if voters == 2 && self.quorum.is_none() && !std::mem::replace(&mut self.noted.unanimity, true) {
             let split = if self.timeout_ms.is_some() { "waits for the timeout" } else { "waits for ever" };
@@ -466,6 +466,16 @@ impl Mediator {
         self.pending.values().filter(move |pending| pending.session == *session).filter_map(|p| p.prompt_id.as_ref())
     }
 
+    /// Whether what was told of a chance of a quorum is so.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn check_standings(&self, session: &SessionId, clients: &Clients) {
+        for request in self.by_session.get(session).map(Vec::as_slice).unwrap_or_default() {
+            let pending = self.pending.get(request);
+            let told = |pending: &Pending| pending.ballot.standing(|client| clients.contains(client)) == pending.told;
+            assert!(pending.is_some_and(told), "I5: {request} stands otherwise than told");
+        }
+    }
+
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn check_invariants(&self) {
         let replies: BTreeMap<ReplyKey, RequestId> =
@@ -523,7 +533,7 @@ fn judge_standing(request: &RequestId, pending: &mut Pending, stage: &mut Stage<
     stage.publish(pending.progress(request));
     let otherwise = match pending.wait {
         Wait::Until { .. } => "the timeout",
-        Wait::ForEver => "a cancellation, since there is no timeout",
+        Wait::ForEver => "the end of its turn",
     };
     match standing {
         Standing::Open => {}
@@ -532,7 +542,8 @@ fn judge_standing(request: &RequestId, pending: &mut Pending, stage: &mut Stage<
             pending.ballot.quorum
         )),
         Standing::Lost => stage.warn(format!(
-            "permission {request}: too many of its voters have left for {} equal votes; it waits for {otherwise}",
+            "permission {request}: of {} voters too few are here for {} equal votes; only cancelling or {otherwise} ends it",
+            pending.ballot.voters.len(),
             pending.ballot.quorum
         )),
     }

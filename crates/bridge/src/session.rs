@@ -427,6 +427,7 @@ impl Session {
         }
         let running = self.queue.running().map(|running| &running.prompt.id);
         assert!(mediator.turns_on(&self.id).all(|turn| Some(turn) == running), "I4: {} asks for a past turn", self.id);
+        mediator.check_standings(&self.id, &self.clients);
         self.bus.check_invariants();
         self.queue.check_invariants();
         self.clients.check_invariants();

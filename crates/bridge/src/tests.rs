@@ -5,7 +5,6 @@
 
 mod golden;
 mod lifecycle;
-mod walk;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::bail;
 
 use crate::steps::{cargo, command, run as run_command, timed};
-use crate::{interop, tidy};
+use crate::{interop, sim, tidy};
 
 /// A step: its name, and what it does in the repository at a path.
 type Step = (&'static str, fn(&Path) -> anyhow::Result<()>);
@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
         run_command(command(cargo(), &args, root).env("RUSTDOCFLAGS", "-D warnings"))
     }),
     ("test", |root| run_command(&mut command(cargo(), &["test", "--workspace"], root))),
+    ("sim", |_| sim::run(&[])),
     ("interop", |root| interop::run(root, false, &[])),
 ];
 

@@ -8,6 +8,7 @@
 mod bench;
 mod ci;
 mod interop;
+mod sim;
 mod steps;
 mod tidy;
 
@@ -24,6 +25,8 @@ usage: cargo xtask TASK
   interop [--install] [SUITE…]
                        the page's own tests, and the page, other clients and other agents against a real daemon; all, or
                        the suites whose names contain a word; --install fetches a missing browser with apt-get
+  sim [--seed N | --seeds COUNT] [--steps M]
+                       random walks of the bridge: 1000, or one, or some; a failure is shortened and shown
   bench [ARG…]         what the finished binary costs, next to the least that would do";
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<()> {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["ci", steps @ ..] => ci::run(&root, steps),
         ["tidy"] => tidy::run(&root),
+        ["sim", args @ ..] => sim::run(args),
         ["bench", args @ ..] => bench::run(&root, args),
         ["interop", "--install", suites @ ..] => interop::run(&root, true, suites),
         ["interop", suites @ ..] => interop::run(&root, false, suites),

@@ -152,6 +152,19 @@ impl Bridge {
         self.audit.iter()
     }
 
+    /// The last number of a session's stream, and the kept frames after `known`; also while it is being closed.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn published(
+        &self,
+        session: &SessionId,
+        known: u64,
+    ) -> Option<(u64, impl Iterator<Item = &EncodedFrame>)> {
+        let bus = self.sessions.get(session)?.bus();
+        let kept = usize::try_from(bus.last_id().saturating_sub(known)).unwrap_or(usize::MAX);
+        let skip = bus.frames().len().saturating_sub(kept);
+        Some((bus.last_id(), bus.frames().skip(skip)))
+    }
+
     fn find(&self, id: &SessionId) -> Result<&Session, Refusal> {
         let session = self.sessions.get(id).ok_or_else(|| Refusal::SessionNotFound { session: id.clone() })?;
         session.open()?;

@@ -399,7 +399,7 @@ fn a_quorum_that_is_out_of_reach_is_told_at_once() {
     assert_eq!(world.frames(streams[0]).last().unwrap()["data"]["quorumLost"], Value::Null);
     world.detach(&session, &clients[0]);
     assert_eq!(votes(&world), (json!(2), true, true));
-    assert!(world.log.iter().any(|(level, text)| *level == LogLevel::Warn && text.contains("have left")));
+    assert!(world.log.iter().any(|(level, text)| *level == LogLevel::Warn && text.contains("too few are here")));
     assert!(!world.resolutions.contains_key(&reply), "and still it waits");
     world.tick_at_deadline();
     assert_eq!(world.resolutions[&reply], Resolution::Cancelled(CancelReason::Timeout));
