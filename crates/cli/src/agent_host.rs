@@ -12,7 +12,7 @@ use convoke_tools::{Mode, PolicyOptions};
 use tracing::level_filters::LevelFilter;
 
 use crate::args::{AgentArgs, OutputFormat, RunArgs};
-use crate::credentials::{self, SECRET_VARIABLES};
+use crate::credentials;
 use crate::failure::Exit;
 use crate::headless::{self, RunOptions};
 use crate::logging;
@@ -49,7 +49,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
 
 /// The factory of our sessions.
 pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<Arc<dyn SessionFactory>, Exit> {
-    let choice = match (credentials::choose(args, &startup.environment, &startup.settings), whom) {
+    let choice = match (credentials::choose(args, startup), whom) {
         (Err(none), Use::Headless) => return Err(Exit::because(none.exit, none)),
         (choice, _) => choice,
     };
@@ -81,7 +81,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         },
         exclude_tools: settings.texts("tools.exclude").unwrap_or_default(),
         spawner: spawner(),
-        secret_variables: SECRET_VARIABLES.iter().map(|name| (*name).to_owned()).collect(),
+        secret_variables: credentials::secret_variables(settings),
         output_folder: startup.home.as_ref().map(|home| home.folder().join("tmp").join("tool-outputs")),
         shell_inactivity: settings
             .integer("tools.shell.inactivityTimeout")

@@ -21,7 +21,10 @@ Examples:
 A model:
   GEMINI_API_KEY                                the Gemini API
   OPENAI_API_KEY [OPENAI_BASE_URL OPENAI_MODEL] OpenAI, or anything that speaks its API
-  OPENAI_BASE_URL OPENAI_MODEL                  a local server: Ollama, vLLM, llama.cpp";
+  ANTHROPIC_API_KEY ANTHROPIC_MODEL             Anthropic
+  OPENAI_BASE_URL OPENAI_MODEL                  a local server: Ollama, vLLM, llama.cpp
+  \"providers\" in settings.json                any of these by a name of your own, and Vertex AI
+  convoke models                                what is reachable, which one a prompt would use, and why";
 
 /// A coding agent that several people and programs can share.
 #[derive(Debug, Parser)]
@@ -41,6 +44,8 @@ pub(crate) enum Command {
     Acp(AgentArgs),
     /// Share sessions of an agent with many clients over HTTP
     Serve(Box<ServeArgs>),
+    /// List the models that can be reached, and say which one a prompt would use
+    Models(ModelsArgs),
     /// Try it: daemon, page and agent in a fresh workspace, with a scripted model
     Demo(DemoArgs),
 }
@@ -119,6 +124,17 @@ pub(crate) struct AgentArgs {
     /// The model is the story that is embedded for the demo.
     #[arg(long, hide = true)]
     pub(crate) embedded_story: bool,
+}
+
+/// The list of models.
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArgs {
+    /// Answer as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) agent: AgentArgs,
 }
 
 /// The demo.

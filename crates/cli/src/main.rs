@@ -12,6 +12,9 @@ mod failure;
 mod headless;
 mod home;
 mod logging;
+mod models_command;
+mod providers;
+mod secret;
 mod serve;
 mod settings;
 mod signals;
@@ -66,6 +69,7 @@ fn dispatch(cli: Cli) -> Exit {
     match cli.command {
         Some(Command::Acp(args)) => acp::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Models(args)) => models_command::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         None if cli.run.acp => acp::run(&cli.run.agent),
         None => agent_host::run_headless(cli.run),

@@ -95,6 +95,11 @@ pub enum ConnectError {
     NoModel,
 }
 
+/// Whether this can be a server's base URL.
+pub fn check_base_url(text: &str) -> Result<(), ConnectError> {
+    crate::http::parse_base(text).map(drop)
+}
+
 /// Makes the generator. Nothing is sent and nothing is loaded before its first call.
 pub fn connect(options: Options) -> Result<Arc<dyn ContentGenerator>, ConnectError> {
     let name = options.provider.name();

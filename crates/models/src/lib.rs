@@ -45,7 +45,7 @@ mod sse;
 mod stream_check;
 
 pub use catalog::{Catalog, CatalogError, ConfigKey, ModelName};
-pub use connect::{ConnectError, Options, Provider, connect, connect_llm};
+pub use connect::{ConnectError, Options, Provider, check_base_url, connect, connect_llm};
 pub use credential::{Credential, CredentialSource, Fetched};
 pub use fake::{FakeGenerator, FakeMode, FakeScript, FakeScriptError};
 pub use generator::{

@@ -92,8 +92,7 @@ fn foreign_agent(line: &str, cwd: &Path) -> anyhow::Result<(String, AgentCommand
 
 /// This binary, as an agent. Refuses at once if it would have no model, rather than with the first session.
 fn our_agent(args: &AgentArgs, startup: &Startup) -> anyhow::Result<AgentCommand> {
-    credentials::choose(args, &startup.environment, &startup.settings)
-        .context("start our own agent (another one: --agent \"COMMAND\")")?;
+    credentials::choose(args, startup).context("start our own agent (another one: --agent \"COMMAND\")")?;
     Ok(our_agent_command(args, startup))
 }
 

@@ -15,6 +15,7 @@ const KNOWN: &[&str] = &[
     "openai.model",
     "output.format",
     "policy.*",
+    "providers.*",
     "security.auth.selectedType",
     "security.disableAlwaysAllow",
     "security.disableYoloMode",

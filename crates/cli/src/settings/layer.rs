@@ -44,12 +44,9 @@ pub(super) fn read(path: &Path, environment: &Environment) -> Result<Option<Map<
     match parsed {
         Ok(None) => Ok(Some(Map::new())),
         Ok(Some(Value::Object(map))) => {
-            let mut value = Value::Object(map);
-            expand(&mut value, environment);
-            match value {
-                Value::Object(map) => Ok(Some(map)),
-                _ => Ok(None),
-            }
+            let mut map = map;
+            expand_all(&mut map, environment);
+            Ok(Some(map))
         }
         Ok(Some(other)) => Err(SettingsError::NotAnObject { path: path.to_owned(), found: kind(&other) }),
         Err(error) => Err(SettingsError::Parse {
@@ -80,6 +77,22 @@ pub(super) fn merge(below: &mut Map<String, Value>, above: Map<String, Value>) {
             (_, value) => {
                 below.insert(key, value);
             }
+        }
+    }
+}
+
+/// Keys of a provider whose values say where a secret is, and are read by `secret`.
+const REFERENCES: [&str; 3] = ["apiKey", "accessToken", "headers"];
+
+fn expand_all(map: &mut Map<String, Value>, environment: &Environment) {
+    for (key, value) in map {
+        match (key.as_str(), value) {
+            ("providers", Value::Object(providers)) => {
+                let entries = providers.values_mut().filter_map(Value::as_object_mut).flatten();
+                let plain = entries.filter(|(key, _)| !REFERENCES.contains(&key.as_str()));
+                plain.for_each(|(_, value)| expand(value, environment));
+            }
+            (_, value) => expand(value, environment),
         }
     }
 }

@@ -62,6 +62,7 @@ const TABLE: &[Library] = &[
     library("jiff", &["stdx"]),
     library("tempfile", &["stdx", "tools", "daemon", "cli", "testkit", "bench", "xtask"]),
     // Secrets and digests.
+    library("keyring", &["cli"]),
     library("secrecy", &["models", "daemon", "cli"]),
     library("sha2", &["tools", "agent", "acp", "bridge", "daemon", "cli"]),
     library("subtle", &["daemon"]),
