@@ -45,6 +45,17 @@ impl Auth {
         // Digests have one length, so the comparison tells nothing about the token's.
         bool::from(digest(shown).ct_eq(expected))
     }
+
+    /// Whether a WebSocket's upgrade shows the token: in the header, or for browsers, which can't send one, as the
+    /// subprotocol `qwen-bearer.<base64url of the token>`. Source: daemon specification, §g.
+    pub(crate) fn admits_upgrade(&self, headers: &HeaderMap) -> bool {
+        let Some((_, expected)) = &self.token else { return true };
+        let shown = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+        let mut tokens = shown.flat_map(|value| value.split(',')).filter_map(|protocol| {
+            URL_SAFE_NO_PAD.decode(protocol.trim().strip_prefix("qwen-bearer.")?.trim_end_matches('=')).ok()
+        });
+        self.admits(headers) || tokens.next().is_some_and(|token| bool::from(digest(&token).ct_eq(expected)))
+    }
 }
 
 fn digest(bytes: &[u8]) -> [u8; 32] {
@@ -126,6 +137,28 @@ mod tests {
             assert_eq!(admits(&auth, value), expected, "{value:?}");
         }
         assert!(!auth.admits(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_websocket_may_show_the_token_as_a_subprotocol() {
+        let auth = Auth::new(&TokenOption::Given(SecretString::from("tok123"))).unwrap();
+        let admits = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(value));
+            (auth.admits_upgrade(&headers), auth.admits(&headers))
+        };
+        for (value, expected) in [
+            ("qwen-bearer.dG9rMTIz", true),
+            ("qwen-ws, qwen-bearer.dG9rMTIz", true),
+            ("qwen-bearer.dG9rMTIz==", true),
+            ("qwen-bearer.tok123", false),
+            ("tok123", false),
+            ("qwen-bearer.", false),
+            ("qwen-bearer.bm9wZQ, qwen-bearer.dG9rMTIz", false),
+            ("", false),
+        ] {
+            assert_eq!(admits(value), (expected, false), "{value:?}");
+        }
     }
 
     #[test]

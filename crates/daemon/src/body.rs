@@ -26,6 +26,18 @@ const REFUSED_TIME: Duration = Duration::from_secs(1);
 /// The fields of a body.
 pub(crate) type Fields = Map<String, Value>;
 
+/// Reads a JSON body of any kind, within the limits; the caller has looked at its type.
+pub(crate) async fn read_value<B>(body: B, limits: &DaemonLimits) -> Result<Value, HttpError>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let Ok(collected) = tokio::time::timeout(limits.body_time, collect(body, limits.body_bytes)).await else {
+        return Err(problem(StatusCode::REQUEST_TIMEOUT, "Request body took too long"));
+    };
+    let malformed = |_| problem(StatusCode::BAD_REQUEST, "Invalid JSON in request body");
+    serde_json::from_slice(&collected?).map_err(malformed)
+}
+
 /// Reads a body within the limits.
 pub(crate) async fn read<B>(headers: &HeaderMap, body: B, limits: &DaemonLimits) -> Result<Fields, HttpError>
 where
@@ -85,7 +97,7 @@ fn problem(status: StatusCode, text: &str) -> HttpError {
     HttpError::new(status, json!({ "error": text }))
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
     let media = value.split(';').next().unwrap_or_default().trim();
     media.eq_ignore_ascii_case("application/json")

@@ -10,6 +10,7 @@ use secrecy::SecretString;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::acp_http::{AcpCrew, AcpDesk};
 use crate::agents::AgentsOptions;
 use crate::audit_log::AuditLog;
 use crate::auth::{Auth, remove_token_file, write_token_file};
@@ -37,6 +38,7 @@ pub struct Daemon {
     driver: Driver,
     /// Of the audit and of the list of sessions.
     writers: Vec<LineWriter>,
+    acp_crew: AcpCrew,
     notices: Vec<String>,
     hostname: String,
     generated: bool,
@@ -103,6 +105,7 @@ impl Daemon {
             tally,
         );
         let health_open = loopback && !options.require_auth;
+        let (acp, acp_crew) = AcpDesk::new(handle.clone(), Arc::clone(&facts));
         let service = Arc::new(Service {
             wall,
             auth,
@@ -113,6 +116,7 @@ impl Daemon {
             metrics,
             rate: options.rate.map(|rate| Mutex::new(Limiter::new(rate))),
             clock: Clock::start(),
+            acp,
         });
         Ok(Self {
             listeners,
@@ -122,6 +126,7 @@ impl Daemon {
             service,
             driver,
             writers,
+            acp_crew,
             notices,
             hostname: options.hostname,
             generated,
@@ -179,7 +184,7 @@ impl Daemon {
     /// A good end: the port refuses at once, sessions and pending requests are resolved, streams end, agents are asked
     /// to leave and get [`crate::DaemonLimits::shutdown`]. Dropping the future ends everything at once, too.
     pub async fn run(self, shutdown: CancellationToken, kill: CancellationToken) -> ExitOutcome {
-        let Self { listeners, tls, socket, service, driver, writers, token_file, .. } = self;
+        let Self { listeners, tls, socket, service, driver, acp_crew, writers, token_file, .. } = self;
         // A child, so that an end of our own accord stays ours.
         let stop = shutdown.child_token();
         let token = service.auth.token().cloned();
@@ -187,6 +192,7 @@ impl Daemon {
         for writer in writers {
             helpers.spawn(writer.run());
         }
+        helpers.spawn(acp_crew.run(stop.clone()));
         let mut server = JoinSet::new();
         server.spawn(server::serve(listeners, tls, service, stop.clone()));
         let mut driving = JoinSet::new();

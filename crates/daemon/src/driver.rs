@@ -80,6 +80,15 @@ enum Command {
     Change { session: SessionId, client: Option<ClientId>, wish: Wish },
 }
 
+/// A call whose answer is under way.
+pub(crate) struct Submitted(oneshot::Receiver<Result<Answer, Refusal>>);
+
+impl Submitted {
+    pub(crate) async fn answer(self) -> Result<Answer, Refusal> {
+        self.0.await.unwrap_or(Err(Refusal::Draining))
+    }
+}
+
 /// Everything that wakes the driver.
 enum Wake {
     Command(Command),
@@ -107,10 +116,15 @@ impl Handle {
 
     /// Makes a call and waits for its answer. Dropping the future gives up the answer, not the call.
     pub(crate) async fn call(&self, input: impl FnOnce(CallId) -> Input) -> Result<Answer, Refusal> {
+        self.submit(input).await?.answer().await
+    }
+
+    /// Makes a call: when this returns, its place among all calls is taken. Its answer can be waited for elsewhere.
+    pub(crate) async fn submit(&self, input: impl FnOnce(CallId) -> Input) -> Result<Submitted, Refusal> {
         let call = CallId(self.id());
         let (reply, answer) = oneshot::channel();
         self.send(Command::Call { call, input: input(call), reply }).await?;
-        answer.await.unwrap_or(Err(Refusal::Draining))
+        Ok(Submitted(answer))
     }
 
     /// Opens an event stream on a connection that `destroy` ends.

@@ -39,9 +39,21 @@ impl HttpError {
         Self::new(StatusCode::BAD_REQUEST, json!({"error": text}))
     }
 
-    fn retry_soon(mut self) -> Self {
+    pub(crate) fn retry_soon(mut self) -> Self {
         self.retry_after_s = Some(RETRY_SOON_S);
         self
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The fields of its body.
+    pub(crate) fn into_body(self) -> serde_json::Map<String, Value> {
+        match self.body {
+            Value::Object(fields) => fields,
+            _ => serde_json::Map::new(),
+        }
     }
 
     /// Puts it on the wire.

@@ -17,6 +17,7 @@
 //! # Ok(()) }
 //! ```
 
+mod acp_http;
 mod agents;
 mod api;
 mod assets;

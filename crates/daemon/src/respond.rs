@@ -10,6 +10,7 @@ use http::{Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use serde::Serialize;
 
+use crate::acp_http;
 use crate::stream::{Destroyed, StreamReader};
 
 /// One answer.
@@ -22,6 +23,8 @@ pub(crate) enum ReplyBody {
     Full(Option<Bytes>),
     /// An event stream.
     Events(StreamReader),
+    /// A stream of an ACP connection.
+    Acp(acp_http::OutletReader),
 }
 
 impl ReplyBody {
@@ -42,6 +45,7 @@ impl Body for ReplyBody {
         match self.get_mut() {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Events(reader) => reader.poll_bytes(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
+            Self::Acp(reader) => reader.poll_bytes(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
         }
     }
 
@@ -52,7 +56,7 @@ impl Body for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(_) | Self::Acp(_) => SizeHint::default(),
         }
     }
 }

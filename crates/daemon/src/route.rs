@@ -17,6 +17,12 @@ pub(crate) enum Route {
     Metrics,
     /// `GET /openapi.json`.
     OpenApi,
+    /// `GET /acp`.
+    AcpStream,
+    /// `POST /acp`.
+    AcpMessage,
+    /// `DELETE /acp`.
+    AcpLeave,
     /// `GET /workspace/:id/sessions`.
     Sessions(String),
     /// `POST /session`.
@@ -82,7 +88,7 @@ pub(crate) fn find(method: &Method, path: &str) -> Match {
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let asked = if method == Method::HEAD { &Method::GET } else { method };
     match lookup(asked, &parts) {
-        Some(Route::Events(_)) if method == Method::HEAD => Match::Unknown,
+        Some(Route::Events(_) | Route::AcpStream) if method == Method::HEAD => Match::Unknown,
         Some(route) => Match::Route(route),
         None => {
             let others: Vec<_> = METHODS.into_iter().filter(|other| lookup(other, &parts).is_some()).collect();
@@ -110,6 +116,9 @@ pub(crate) const TABLE: &[Line] = &[
     line("GET", "/audit", |_| Route::Audit),
     line("GET", "/metrics", |_| Route::Metrics),
     line("GET", "/openapi.json", |_| Route::OpenApi),
+    line("GET", "/acp", |_| Route::AcpStream),
+    line("POST", "/acp", |_| Route::AcpMessage),
+    line("DELETE", "/acp", |_| Route::AcpLeave),
     line("GET", "/workspace/:id/sessions", |ids| Route::Sessions(ids.take())),
     line("POST", "/session", |_| Route::Create),
     line("DELETE", "/session/:id", |ids| Route::Close(ids.take())),
@@ -186,6 +195,9 @@ impl Route {
             Self::Audit => ("GET /audit", None),
             Self::Metrics => ("GET /metrics", None),
             Self::OpenApi => ("GET /openapi.json", None),
+            Self::AcpStream => ("GET /acp", None),
+            Self::AcpMessage => ("POST /acp", None),
+            Self::AcpLeave => ("DELETE /acp", None),
             Self::Sessions(_) => ("GET /workspace/:id/sessions", None),
             Self::Create => ("POST /session", None),
             Self::Close(id) => ("DELETE /session/:id", Some(id)),

@@ -3,7 +3,7 @@
 mod context;
 mod daemon;
 mod events;
-mod list;
+pub(crate) mod list;
 mod permission;
 mod prompt;
 mod session;
@@ -67,6 +67,8 @@ pub(crate) async fn answer(service: &Service, route: &Route, incoming: Incoming<
         Route::Audit => daemon::audit(service).await,
         Route::Metrics => daemon::metrics(service).await,
         Route::OpenApi => Ok(daemon::openapi(service)),
+        // Answered before bodies are read: see `service`.
+        Route::AcpStream | Route::AcpMessage | Route::AcpLeave => Err(HttpError::internal()),
         Route::Sessions(workspace) => list::list(service, &incoming, workspace).await,
         Route::Create => session::create(service, &incoming).await,
         Route::Load(id) => session::load(service, &incoming, id).await,

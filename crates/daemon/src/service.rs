@@ -21,6 +21,7 @@ use hyper::body::Body;
 use serde_json::json;
 use tracing::Instrument;
 
+use crate::acp_http::AcpDesk;
 use crate::assets;
 use crate::auth::Auth;
 use crate::body;
@@ -59,6 +60,7 @@ pub(crate) struct Service {
     /// Who asked how often; `None` does not count.
     pub(crate) rate: Option<Mutex<Limiter>>,
     pub(crate) clock: Clock,
+    pub(crate) acp: AcpDesk,
 }
 
 impl Service {
@@ -129,6 +131,9 @@ impl Service {
             && let Some(page) = assets::serve(&head.method, head.uri.path(), &head.headers)
         {
             return page;
+        }
+        if let Match::Route(Route::AcpStream | Route::AcpMessage | Route::AcpLeave) = found {
+            return self.acp.answer(self, connection, head, body).await;
         }
         let open = self.health_open && matches!(found, Match::Route(Route::Health));
         if !open && !self.auth.admits(&head.headers) {

@@ -78,7 +78,7 @@ struct Queue {
 
 #[derive(Debug)]
 struct State {
-    waiting: VecDeque<(Bytes, bool)>,
+    waiting: VecDeque<(EncodedFrame, bool)>,
     end: Option<End>,
     waker: Option<Waker>,
     /// Something was pushed since the last wake.
@@ -152,7 +152,7 @@ impl StreamWriter {
         if state.waiting.is_empty() {
             state.progress = Instant::now();
         }
-        state.waiting.push_back((frame.sse, counted));
+        state.waiting.push_back((frame, counted));
         !std::mem::replace(&mut state.pushed, true)
     }
 
@@ -172,7 +172,7 @@ impl StreamWriter {
     pub(crate) fn evict(&self, frame: EncodedFrame) {
         let mut state = self.queue.lock();
         state.waiting.clear();
-        state.waiting.push_back((frame.sse, false));
+        state.waiting.push_back((frame, false));
         state.end = Some(End::Evicted);
         drop(state);
         self.wake();
@@ -232,6 +232,41 @@ impl StreamReader {
     }
 }
 
+impl StreamReader {
+    /// Whether the stream was evicted; wakes the caller when it is. For a reader that rests while its socket is full.
+    pub(crate) fn poll_evicted(&self, context: &Context<'_>) -> bool {
+        let mut state = self.queue.lock();
+        let evicted = state.end == Some(End::Evicted);
+        if !evicted {
+            state.waker = Some(context.waker().clone());
+        }
+        evicted
+    }
+
+    /// The next frame, for a reader that writes something else than server-sent events; it counts as written.
+    pub(crate) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<EncodedFrame, Destroyed>>> {
+        let mut state = self.queue.lock();
+        if let Some((frame, counted)) = state.waiting.pop_front() {
+            state.written(&frame.sse, counted);
+            state.progress = Instant::now();
+            let report = state.written_frames > 0 && !std::mem::replace(&mut state.reported, true);
+            drop(state);
+            if report {
+                lock(&self.queue.feedback.dirty).push(Arc::clone(&self.queue));
+            }
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        match state.end {
+            Some(End::Finished) => Poll::Ready(None),
+            Some(End::Evicted) => Poll::Ready(Some(Err(Destroyed))),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
 impl Drop for StreamReader {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
@@ -251,8 +286,9 @@ fn next_batch(state: &mut State, comment: &'static [u8]) -> Option<Bytes> {
     let mut batch = BytesMut::new();
     if comment.is_empty() {
         let (first, counted) = state.waiting.pop_front()?;
+        let first = first.sse;
         state.written(&first, counted);
-        let fits = |next: &(Bytes, bool)| first.len() + next.0.len() <= BATCH_BYTES;
+        let fits = |next: &(EncodedFrame, bool)| first.len() + next.0.sse.len() <= BATCH_BYTES;
         if !state.waiting.front().is_some_and(fits) {
             return Some(first);
         }
@@ -260,9 +296,10 @@ fn next_batch(state: &mut State, comment: &'static [u8]) -> Option<Bytes> {
     } else {
         batch.extend_from_slice(comment);
     }
-    while let Some((next, counted)) = state.waiting.pop_front_if(|(next, _)| batch.len() + next.len() <= BATCH_BYTES) {
-        state.written(&next, counted);
-        batch.extend_from_slice(&next);
+    let fits = |batch: &BytesMut, next: &EncodedFrame| batch.len() + next.sse.len() <= BATCH_BYTES;
+    while let Some((next, counted)) = state.waiting.pop_front_if(|(next, _)| fits(&batch, next)) {
+        state.written(&next.sse, counted);
+        batch.extend_from_slice(&next.sse);
     }
     Some(batch.freeze())
 }

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that is surprised has failed")]
 
+mod acp_client;
+mod acp_http;
+mod acp_socket;
 mod agents;
 mod client;
 mod context;
