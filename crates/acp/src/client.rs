@@ -17,6 +17,7 @@ mod event;
 mod intake;
 mod permission;
 mod process;
+mod served;
 mod supervise;
 
 pub use child::{AgentChild, AgentDescription, PromptEnd, StartedSession};
@@ -24,3 +25,4 @@ pub use command::{AgentCommand, AgentOptions};
 pub use error::{AgentError, EndCause, Exit, StartError};
 pub use event::{AgentEvents, ChildEvent, UpdateEvent};
 pub use permission::{PermissionAsk, PermissionReply, Withdrawal};
+pub use served::{CallReply, ClientCall};

@@ -49,7 +49,8 @@ pub const END_META: &str = "convoke.end";
 
 pub use agent::{ServeError, serve, serve_stdio};
 pub use client::{
-    AgentChild, AgentCommand, AgentDescription, AgentError, AgentEvents, AgentOptions, ChildEvent, EndCause, Exit,
-    PermissionAsk, PermissionReply, PromptEnd, StartError, StartedSession, UpdateEvent, Withdrawal,
+    AgentChild, AgentCommand, AgentDescription, AgentError, AgentEvents, AgentOptions, CallReply, ChildEvent,
+    ClientCall, EndCause, Exit, PermissionAsk, PermissionReply, PromptEnd, StartError, StartedSession, UpdateEvent,
+    Withdrawal,
 };
 pub use rpc_error::RpcError;

@@ -123,6 +123,7 @@ async fn turn_text(
                     text.push_str(value(&update)["content"]["text"].as_str().unwrap_or_default());
                 }
                 Some(ChildEvent::PermissionRequest(ask)) => ask.reply.selected("proceed_once"),
+                Some(ChildEvent::Call(call)) => panic!("a call was not offered: {call:?}"),
                 Some(ChildEvent::Exited(_)) | None => return (text, soon(&mut turn).await.unwrap()),
             },
             end = &mut turn => return (text, end.unwrap()),

@@ -17,6 +17,7 @@
 //! | `rubbish` | lines that are no JSON-RPC, then text |
 //! | `unknown update` | an update of an unknown kind, with unknown fields, then text |
 //! | `read a file` | `fs/read_text_file`, and its answer as text |
+//! | `deeds` | a file, a terminal and a tool call without asking, and the client's answers as text |
 //! | `usage` | `usage_update`, then text |
 //! | `ignore cancel` | nothing, whatever comes |
 //! | `hang` | nothing, until `session/cancel` |

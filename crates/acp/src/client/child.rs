@@ -128,7 +128,7 @@ impl AgentChild {
         let tail = process.as_ref().map(Process::tail);
         let (publisher, events) = event::queue(options.line_bytes_max, &closing);
         let stop = CancellationToken::new();
-        let gate = Arc::new(Gate::new(stop.clone()));
+        let gate = Arc::new(Gate::new(stop.clone(), options.serves));
         let (ours, theirs) = sdk::Channel::duplex();
         let (from_sdk, to_sdk) = (ours.rx, ours.tx);
         let (ready, connection) = oneshot::channel();
@@ -330,9 +330,10 @@ impl Inner {
 
     async fn initialize(&self) -> Result<AgentDescription, StartError> {
         let (name, version) = &self.options.client;
+        let serves = self.options.serves;
         let params = json!({
             "protocolVersion": 1,
-            "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false},
+            "clientCapabilities": {"fs": {"readTextFile": serves, "writeTextFile": serves}, "terminal": serves},
             "clientInfo": {"name": name, "version": version},
         });
         let raw = self.request("initialize", params).await.map_err(|error| match error {

@@ -34,6 +34,9 @@ pub struct AgentOptions {
     /// How long the agent has to exit by itself once its stdin was closed. The Gemini CLI needs two seconds on a quiet
     /// machine; the peer gives ten in all.
     pub close_grace: Duration,
+    /// Whether the owner serves files and terminals: then the agent is told so, and what it asks for is a
+    /// [`ChildEvent::Call`](crate::ChildEvent::Call).
+    pub serves: bool,
     /// How this client introduces itself: name and version.
     pub client: (String, String),
 }
@@ -45,6 +48,7 @@ impl Default for AgentOptions {
             line_bytes_max: 16 * 1024 * 1024,
             cancel_timeout: Duration::from_secs(10),
             close_grace: Duration::from_secs(5),
+            serves: false,
             client: ("convoke".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         }
     }

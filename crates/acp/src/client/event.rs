@@ -11,6 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::error::Exit;
 use super::permission::PermissionAsk;
+use super::served::ClientCall;
 
 /// Events that wait for the owner. A model streams some hundred chunks a second; a second's worth hides its hiccups.
 const EVENTS_MAX: usize = 256;
@@ -28,6 +29,8 @@ pub enum ChildEvent {
     Update(UpdateEvent),
     /// `session/request_permission`.
     PermissionRequest(Box<PermissionAsk>),
+    /// A file or a terminal, if [`AgentOptions::serves`](crate::AgentOptions::serves).
+    Call(Box<ClientCall>),
     /// The agent is gone. Comes exactly once, and nothing comes after it.
     Exited(Arc<Exit>),
 }

@@ -25,6 +25,7 @@ use crate::lines::{Line, Lines};
 use super::error::EndCause;
 use super::event::{ChildEvent, Publisher, Slot, UpdateEvent};
 use super::permission::{PermissionAsk, PermissionReply};
+use super::served::{CallReply, ClientCall, is_served};
 
 /// Requests that an agent may leave open. A daemon caps pending permissions at 64 per session; an agent serves some
 /// sessions, and hundreds more are a flood.
@@ -71,6 +72,8 @@ pub(super) struct Gate {
     open: Mutex<Open>,
     moved: Notify,
     gone: CancellationToken,
+    /// Whether the owner serves files and terminals.
+    serves: bool,
 }
 
 #[derive(Debug, Default)]
@@ -87,12 +90,17 @@ struct Open {
 
 impl Gate {
     /// `gone` is cancelled when the connection ends.
-    pub(super) fn new(gone: CancellationToken) -> Self {
-        Self { gone, ..Self::default() }
+    pub(super) fn new(gone: CancellationToken, serves: bool) -> Self {
+        Self { gone, serves, ..Self::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request of this method goes to the owner.
+    fn is_for_owner(&self, method: &str) -> bool {
+        method == PERMISSION || self.serves && is_served(method)
     }
 
     /// Notes a message on its way to the agent. Every one passes here before it is written.
@@ -129,7 +137,7 @@ impl Gate {
         }
     }
 
-    /// Hands a request that the SDK read to the owner, or refuses it: this client offers no other methods.
+    /// Hands a request that the SDK read to the owner, or refuses it: this client has no other methods.
     pub(super) fn request(&self, request: sdk::UntypedMessage, responder: sdk::Responder) -> Result<(), sdk::Error> {
         let id = responder.raw_id().clone();
         let slot = self.lock().slot.take();
@@ -147,6 +155,17 @@ impl Gate {
             (None, PERMISSION) => {
                 drop(PermissionReply::new(responder, self.gone.clone()));
                 Ok(())
+            }
+            (Some(slot), method) if self.is_for_owner(method) => {
+                match request.params.get("sessionId").and_then(Value::as_str).map(SessionId::from) {
+                    Some(session_id) => {
+                        let reply = CallReply::new(responder);
+                        let call = ClientCall { session_id, method: request.method, params: request.params, reply };
+                        slot.send(ChildEvent::Call(Box::new(call)));
+                        Ok(())
+                    }
+                    None => responder.respond_with_error(sdk::Error::invalid_params().data("sessionId is missing")),
+                }
             }
             (_, method) => responder.respond_with_error(sdk::Error::method_not_found().data(method.to_owned())),
         };
@@ -244,9 +263,9 @@ impl Intake {
                 if known || id == RawJsonRpcId::Null {
                     return self.ignore(text);
                 }
-                let slot = match &*request.method {
-                    PERMISSION => self.reserve(text.len()).await?,
-                    _ => None,
+                let slot = match self.gate.is_for_owner(&request.method) {
+                    true => self.reserve(text.len()).await?,
+                    false => None,
                 };
                 {
                     let mut open = self.gate.lock();

@@ -8,8 +8,10 @@ use serde_json::Value;
 
 use super::order::{Change, Started, Wish};
 use super::replay::Replay;
+use super::served::Served;
 use super::start;
 use super::state::SessionState;
+use super::unasked::{Calls, Deed};
 use crate::session_store::{SessionRecord, SessionStore};
 
 /// A session at its agent.
@@ -27,6 +29,8 @@ pub(crate) struct Hosted {
     model_applied: Option<bool>,
     /// What its agent told again when it was loaded.
     replay: Arc<Replay>,
+    /// What its agent does.
+    calls: Calls,
 }
 
 /// What a load has brought so far.
@@ -68,6 +72,7 @@ impl Hosted {
             setting_model: None,
             model_applied: started.model.as_ref().map(|(_, problem)| problem.is_none()),
             replay: Arc::new(replay.unwrap_or_default()),
+            calls: Calls::default(),
         }
     }
 
@@ -133,7 +138,10 @@ impl Hosted {
 
     /// Takes an update of `bytes` on the wire, and appends what everyone hears of it: the update itself, and a change of
     /// model or mode that no client asked for.
-    pub(super) fn heed(&mut self, update: Value, bytes: usize, out: &mut Vec<Input>) {
+    ///
+    /// Gives what the agent is now known to have done without asking.
+    pub(super) fn heed(&mut self, update: Value, bytes: usize, out: &mut Vec<Input>) -> Option<Deed> {
+        let deed = self.calls.heed(&update);
         let model = self.state.model_id().map(str::to_owned);
         self.state.heed(&update, bytes);
         let session = self.record.session_id.clone();
@@ -149,6 +157,22 @@ impl Hosted {
         {
             out.push(Input::ModelSwitched { session, originator: None, model_id });
         }
+        deed
+    }
+
+    /// Its agent asks for permission.
+    pub(super) fn asked(&mut self, tool_call: &Value) {
+        self.calls.asked(tool_call);
+    }
+
+    /// Its agent had the daemon do something: a deed, if no request of this turn named it.
+    pub(super) fn served(&self, served: &Served) -> Option<Deed> {
+        (!self.calls.has_named(&served.names)).then(|| Deed::new(served.kind, &served.title))
+    }
+
+    /// Its turn is over: what the agent did in it without asking and never told the end of.
+    pub(super) fn turn_ended(&mut self) -> Vec<Deed> {
+        self.calls.turn_ended()
     }
 
     /// The agent answered a client's wish.

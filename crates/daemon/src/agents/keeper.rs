@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::AgentsOptions;
 use super::order::{Order, Report, Started};
+use super::served::Desk;
 use super::start::{NewSession, agent_failure, load_session, new_session, start_failure};
 use crate::options::{AgentSource, SECRET_VARIABLES};
 
@@ -51,6 +52,7 @@ async fn start(options: &AgentsOptions, source: AgentSource) -> Result<(AgentChi
     let limits = AgentOptions {
         initialize_timeout: options.limits.initialize_timeout,
         client: ("convoke".to_owned(), options.version.clone()),
+        serves: true,
         ..AgentOptions::default()
     };
     match source {
@@ -90,9 +92,11 @@ impl Keeper {
     async fn run(&self, agent: AgentChild, mut events: AgentEvents, mut orders: mpsc::Receiver<Order>) {
         let mut calls: JoinSet<Option<Report>> = JoinSet::new();
         let mut stopping = false;
+        let mut desk = Desk::new(self.options.workspace.clone(), self.options.spawner.clone());
         loop {
             tokio::select! {
                 event = events.recv() => match event {
+                    Some(ChildEvent::Call(call)) => desk.take(*call, &mut calls),
                     Some(event) => {
                         let last = matches!(event, ChildEvent::Exited(_));
                         self.tell(Report::Said(event)).await;
@@ -107,7 +111,12 @@ impl Keeper {
                         self.tell(report).await;
                     }
                 }
-                Some(order) = orders.recv() => self.carry_out(order, &agent, &mut calls),
+                Some(order) = orders.recv() => {
+                    if let Order::Close { session } = &order {
+                        desk.close(session);
+                    }
+                    self.carry_out(order, &agent, &mut calls);
+                }
                 () = self.stop.cancelled(), if !stopping => {
                     stopping = true;
                     // Answers and cancels that were given before the end still go out.

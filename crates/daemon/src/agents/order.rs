@@ -6,6 +6,7 @@ use convoke_protocol::{ApprovalMode, ClientId, PromptId, SessionId};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::served::Served;
 use super::state::{Ask, SessionState};
 
 /// What the keeper of an agent is asked to do.
@@ -119,6 +120,8 @@ pub(crate) enum Report {
     },
     /// A question was taken back.
     Withdrawn(ReplyKey),
+    /// Something was done for the agent.
+    Served(Served),
     /// The model or mode was changed, or not.
     Changed(Box<Change>, Result<Value, StartFailure>),
 }

@@ -102,6 +102,7 @@ pub(super) async fn status(service: &Service, incoming: &Incoming<'_>) -> Result
                 "sessions": {"active": counts.sessions, "admissionInFlight": counts.starting},
                 "permissions": {"pending": counts.pending_permissions, "policy": facts.bridge.policy.name()},
                 "channel": {"live": view.agent_up},
+                "agents": view.agents.wire(full),
                 "transport": {
                     "restSseActive": counts.subscribers,
                     "queuedFrames": counts.queued_frames,

@@ -16,6 +16,7 @@ mod metrics;
 mod named;
 mod openapi;
 mod rig;
+mod served;
 mod stored;
 mod streams;
 mod transcripts;

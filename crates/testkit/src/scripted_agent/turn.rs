@@ -91,6 +91,9 @@ impl Turn {
         if has("usage") {
             self.update(json!({"sessionUpdate": "usage_update", "used": 1200, "size": 200_000})).await;
         }
+        if has("deeds") {
+            return self.deeds().await;
+        }
         if has("ignore cancel") {
             return future::pending().await;
         }
@@ -148,6 +151,45 @@ impl Turn {
         self.agent.notify("$/cancel_request", json!({"requestId": id})).await;
         let answer = answer.await.unwrap_or_default();
         self.chunk(&format!("withdrawn: {}", answer["result"]["outcome"]["outcome"])).await;
+        stop("end_turn")
+    }
+
+    /// A file and a terminal through the client, and a tool call, all without asking.
+    async fn deeds(&self) -> Result<Value, Value> {
+        let id = "call_unasked";
+        self.update(json!({
+            "sessionUpdate": "tool_call", "toolCallId": id, "kind": "edit", "title": "Edit note.txt", "status": "pending",
+        }))
+        .await;
+        let path = format!("{}/note.txt", self.cwd);
+        let params = |fields: Value| {
+            let mut params = json!({"sessionId": self.session});
+            for (name, value) in fields.as_object().into_iter().flatten() {
+                params[name] = value.clone();
+            }
+            params
+        };
+        let calls = [
+            ("fs/write_text_file", json!({"path": path, "content": "noted\n"})),
+            ("fs/read_text_file", json!({"path": path})),
+            ("fs/read_text_file", json!({"path": "/etc/hostname"})),
+        ];
+        for (method, fields) in calls {
+            let (_, answer) = self.agent.ask(method, params(fields)).await;
+            let answer = answer.await.unwrap_or_default();
+            let said = answer.get("result").unwrap_or(&answer["error"]["code"]).to_string();
+            self.chunk(&format!("{method}: {said}")).await;
+        }
+        let command = json!({"command": "sh", "args": ["-c", "cat note.txt; exit 4"]});
+        let (_, made) = self.agent.ask("terminal/create", params(command)).await;
+        let terminal = json!({"terminalId": made.await.unwrap_or_default()["result"]["terminalId"]});
+        for method in ["terminal/wait_for_exit", "terminal/output", "terminal/release", "terminal/output"] {
+            let (_, answer) = self.agent.ask(method, params(terminal.clone())).await;
+            let answer = answer.await.unwrap_or_default();
+            let said = answer.get("result").unwrap_or(&answer["error"]["code"]).to_string();
+            self.chunk(&format!("{method}: {said}")).await;
+        }
+        self.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed"})).await;
         stop("end_turn")
     }
 
