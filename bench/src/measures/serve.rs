@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::daemon::Daemon;
 use crate::http::Connection;
 use crate::measures::Effort;
-use crate::proc::{descendants, pss_kib};
+use crate::proc::{cpu_nanos, descendants, pss_kib};
 use crate::run::{Pair, Programs, Subject};
 use crate::stats::percentile;
 use crate::table::{Row, Target};
@@ -76,13 +76,15 @@ pub(crate) async fn standing(programs: &Programs, effort: Effort) -> anyhow::Res
 
 /// `GET /capabilities`, as fast as it is answered.
 pub(crate) async fn small_requests(programs: &Programs, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let (mut rate, mut delay) = <(Pair, Pair)>::default();
+    let (mut rate, mut delay, mut cpu) = <(Pair, Pair, Pair)>::default();
     for _ in 0..effort.daemons {
         for subject in Subject::BOTH {
             let daemon = Daemon::start(programs, subject).await?;
             let single = load(&daemon, 1, effort.load).await?;
             delay.push(subject, percentile(&single, 50).context("measure requests: none was answered")?);
+            let before = cpu_nanos(daemon.pid)?;
             let many = load(&daemon, CONNECTIONS, effort.load).await?;
+            cpu.push(subject, (cpu_nanos(daemon.pid)? - before) as f64 / 1000.0 / many.len() as f64);
             rate.push(subject, many.len() as f64 / effort.load.as_secs_f64());
             daemon.stop().await?;
         }
@@ -94,6 +96,7 @@ pub(crate) async fn small_requests(programs: &Programs, effort: Effort) -> anyho
             &rate.floor,
             Some(Target::at_least(25_000.0, 41_000.0)),
         ),
+        Row::new("small GET, 8 connections: daemon CPU, µs per request", &cpu.ours, &cpu.floor, None),
         Row::new("small GET, 1 connection, p50 µs", &delay.ours, &delay.floor, Some(Target::at_most(55.0, 37.0))),
     ])
 }

@@ -84,13 +84,19 @@ fn display(record: &CallRecord) -> ToolDisplay {
 }
 
 fn legacy_state(record: &CallRecord) -> Meta {
-    let state = json!({
-        "displayName": record.display_name,
-        "isOutputMarkdown": false,
-        "description": record.description,
-        "kind": record.kind.as_str(),
-    });
-    Map::from_iter([("legacyState".to_owned(), state)])
+    let state = object([
+        ("displayName", record.display_name.as_str().into()),
+        ("isOutputMarkdown", false.into()),
+        ("description", record.description.as_str().into()),
+        ("kind", record.kind.as_str().into()),
+    ]);
+    object([("legacyState", Value::Object(state))])
+}
+
+/// A map without room to grow: every event of a session is kept, and a map that grew holds up to seven times its first
+/// entry.
+fn object<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn request(record: &CallRecord) -> AgentEventBody {
@@ -110,17 +116,17 @@ fn update(record: &CallRecord) -> AgentEventBody {
         exit_code: None,
         ansi: text.clone(),
     });
-    let mut data = json!({"status": record.status.as_str()});
-    if let (Some(_), Some(map)) = (&record.original, data.as_object_mut()) {
+    let status = ("status", Value::from(record.status.as_str()));
+    let data = match &record.original {
+        None => object([status]),
         // The arguments changed after the request was announced: who watches must see what really runs.
-        map.insert("name".to_owned(), record.call.name.clone().into());
-        map.insert("args".to_owned(), record.call.args.clone());
-    }
+        Some(_) => object([status, ("name", record.call.name.as_str().into()), ("args", record.call.args.clone())]),
+    };
     AgentEventBody::ToolUpdate {
         request_id: call_id(record),
         display: Some(ToolDisplay { result, ..display(record) }),
         content: None,
-        data: Some(data),
+        data: Some(Value::Object(data)),
     }
 }
 

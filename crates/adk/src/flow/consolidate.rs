@@ -48,7 +48,7 @@ impl Consolidator {
             last.append_text(text);
             return;
         }
-        let mut part = part.clone();
+        let mut part = part.compact();
         if part.function_call().is_some_and(|call| call.id.is_none()) {
             // The prefix tells providers that the id is ours and not to be sent.
             part.set_call_id(&format!("adk-{}", Uuid::new_v4().simple()));
