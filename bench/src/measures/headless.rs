@@ -121,6 +121,8 @@ impl<'a> Rig<'a> {
         let env = [
             ("GEMINI_API_KEY", "x"),
             ("GOOGLE_GEMINI_BASE_URL", &url),
+            // `auto` would ask a classifier first.
+            ("GEMINI_MODEL", "gemini-3-flash-preview"),
             ("CONVOKE_HOME", home_path),
             ("HOME", home_path),
         ];

@@ -12,8 +12,8 @@ use async_stream::try_stream;
 use futures::{Stream, StreamExt};
 
 use crate::{
-    Content, DispatchEnd, DispatchOutcome, Event, EventError, FunctionCall, FunctionResponse, InvocationContext,
-    LlmAgent, LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, PluginError, Role, StopReason,
+    Content, DispatchEnd, DispatchOutcome, Event, FunctionCall, FunctionResponse, InvocationContext, LlmAgent,
+    LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, PluginError, Role, StopReason,
 };
 use consolidate::Consolidator;
 
@@ -108,12 +108,15 @@ impl LlmAgent {
             processor.run(cx, &mut request).await?;
         }
         let tools = Arc::make_mut(&mut request.tools);
+        let mut offered = Vec::new();
         for toolset in &self.toolsets {
             for tool in toolset.tools(cx).await {
                 let declaration = tool.declaration(&request.model);
                 tools.insert(declaration.name.clone(), declaration);
+                offered.push(tool);
             }
         }
+        request.offered = offered.into();
         if let Some(allowed) = cx.plugins.before_tool_selection(cx, &request).await? {
             request.allowed_tools = Some(allowed);
         }
@@ -129,7 +132,7 @@ impl LlmAgent {
     ) -> impl Stream<Item = Result<Event, FlowError>> + Send + 'a {
         try_stream! {
             cx.count_llm_call().map_err(FlowError::LlmCallLimit)?;
-            let mut whole = Consolidator::new(request.model.clone());
+            let mut whole = Consolidator::new(request.model.clone(), request.metadata.clone());
             if let Some(response) = cx.plugins.before_model(cx, request).await? {
                 whole.add(&response);
                 yield whole.finish(cx.event(&self.name));
@@ -170,7 +173,7 @@ impl LlmAgent {
                             if let Some(event) = whole.interrupted(cx.event(&self.name)) {
                                 yield event;
                             }
-                            yield failed(cx.event(&self.name), error);
+                            yield whole.failed(cx.event(&self.name), error);
                             return;
                         }
                     },
@@ -256,9 +259,4 @@ fn refused(calls: &[FunctionCall], reason: StopReason) -> DispatchOutcome {
         siblings: Vec::new(),
         end: DispatchEnd::Stop(reason),
     }
-}
-
-fn failed(event: Event, error: ModelError) -> Event {
-    let ModelError { kind, status, message, .. } = error;
-    Event { error: Some(EventError { kind, status, message }), ..event }
 }

@@ -1,5 +1,6 @@
 //! The port to a model.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::Content;
+use crate::{Content, Tool};
 
 /// A model, or whatever answers like one.
 #[doc(alias = "BaseLlm")]
@@ -44,6 +45,42 @@ pub struct LlmRequest {
     pub tools: Arc<IndexMap<String, FunctionDeclaration>>,
     /// If set, only these tools may be called.
     pub allowed_tools: Option<Vec<String>>,
+    /// The tools behind `tools`, for a model that is chosen later.
+    pub offered: OfferedTools,
+    /// Carried to the event of the answer, and never sent.
+    pub metadata: Map<String, Value>,
+}
+
+impl LlmRequest {
+    /// Turns to another model: tools are declared anew, as it sees them. Tools that were taken out stay out.
+    pub fn turn_to(&mut self, model: &str) {
+        if self.model == model {
+            return;
+        }
+        model.clone_into(&mut self.model);
+        for tool in self.offered.0.iter() {
+            let declaration = tool.declaration(model);
+            if self.tools.get(&declaration.name).is_some_and(|declared| *declared != declaration) {
+                Arc::make_mut(&mut self.tools).insert(declaration.name.clone(), declaration);
+            }
+        }
+    }
+}
+
+/// Tools that a request offers, shared with its copies.
+#[derive(Clone, Default)]
+pub struct OfferedTools(Arc<Vec<Arc<dyn Tool>>>);
+
+impl From<Vec<Arc<dyn Tool>>> for OfferedTools {
+    fn from(tools: Vec<Arc<dyn Tool>>) -> Self {
+        Self(Arc::new(tools))
+    }
+}
+
+impl fmt::Debug for OfferedTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OfferedTools").field("count", &self.0.len()).finish()
+    }
 }
 
 /// Generation parameters that every provider knows in some form; absent means the provider's default.
@@ -94,6 +131,10 @@ pub struct LlmResponse {
     pub model_version: Option<String>,
     /// Whether everything said so far is taken back because the answer starts over.
     pub retracted: bool,
+    /// The model that was asked, where it is not the one of the request: another one may have taken over.
+    pub model: Option<String>,
+    /// Added to the metadata of the answer's event.
+    pub metadata: Map<String, Value>,
 }
 
 /// Why an answer ended, in Gemini's words.

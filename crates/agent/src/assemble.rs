@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use convoke_adk::{
-    GenerateConfig, InMemorySessionService, Instruction, Llm, LlmAgent, RunConfig, Runner, SessionKey, SessionService,
+    GenerateConfig, InMemorySessionService, Instruction, LlmAgent, RunConfig, Runner, SessionKey, SessionService,
     Toolset,
 };
+use convoke_models::FallbackPort;
 use convoke_protocol::{
     AgentInfo, ApprovalMode, EventLog, HostedSession, NewSession, SessionControl, SessionError, SessionFactory,
     SessionId, SetModeError,
@@ -26,13 +27,12 @@ use uuid::Uuid;
 use crate::context_files::{ContextFileOptions, find_context_files};
 use crate::hooks::LifecycleHooks;
 use crate::instructions::SystemInstruction;
+use crate::models::{ConnectModel, ModelEvents, ModelPorts, PortFallback, SessionModel};
 use crate::modes;
 use crate::permission::PortApprover;
 use crate::protocol::{AdkAgentProtocol, Parts};
+use crate::routing::RoutingProcessor;
 use crate::tool_events::{CurrentStream, ToolEvents};
-
-/// Makes a session's model. Called once per session, so that a scripted one starts at its first line.
-pub type ConnectModel = Arc<dyn Fn() -> Result<Arc<dyn Llm>, SessionError> + Send + Sync>;
 
 /// What sessions are made from.
 #[derive(Clone)]
@@ -138,8 +138,15 @@ impl AgentFactory {
             ..options.policy.clone()
         })
         .map_err(|error| SessionError::Failed(error.to_string()))?;
-        let model = (options.connect)()?;
         let id = session_id.unwrap_or_else(|| SessionId(Uuid::new_v4().to_string()));
+        let stream = CurrentStream::default();
+        let model_events = Arc::new(ModelEvents::new(stream.clone()));
+        let fallback = options.interactive.then(|| PortFallback::new(id.clone(), permission.clone()));
+        let notices = model_events.clone();
+        let model = (options.connect)(ModelPorts {
+            fallback: fallback.map(|port| Arc::new(port) as Arc<dyn FallbackPort>),
+            on_notice: Arc::new(move |notice| notices.on_notice(notice)),
+        })?;
         let key = SessionKey { app_name: APP_NAME.to_owned(), user_id: USER_ID.to_owned(), session_id: id.to_string() };
         if self.sessions.create(key.clone(), Map::new(), self.clock.now().wall_ms).is_none() {
             return Err(SessionError::Taken(id));
@@ -147,7 +154,6 @@ impl AgentFactory {
         let background = Arc::new(BackgroundProcesses::new(BackgroundLimits::default()));
         let registry = Arc::new(ToolRegistry::new(policy.clone()));
         self.register_tools(&registry, workspace, &background)?;
-        let stream = CurrentStream::default();
         let outputs = options.output_folder.as_ref().map(|folder| folder.join(format!("session-{id}")));
         let scheduler = Arc::new(ToolScheduler::start(SchedulerOptions {
             approver: Arc::new(PortApprover::new(id.clone(), permission)),
@@ -160,29 +166,29 @@ impl AgentFactory {
             tracing::warn!(path = %path.display(), %error, "a context file can't be read");
         }
         let instruction = SystemInstruction::new(policy.clone(), options.interactive, None, &context_files);
+        let mut processors =
+            LlmAgent::default_processors(GenerateConfig::default(), Instruction::Provider(Arc::new(instruction)));
+        // Last: it looks at the conversation as it will be sent, and tools are declared for the model that it chose.
+        if let Some(llm) = &model.steered {
+            processors.push(Arc::new(RoutingProcessor::new(llm.clone(), policy.clone())));
+        }
         let toolsets: Vec<Arc<dyn Toolset>> = vec![registry];
         let agent = LlmAgent {
             name: "convoke".to_owned(),
-            model: model.clone(),
-            processors: LlmAgent::default_processors(
-                GenerateConfig::default(),
-                Instruction::Provider(Arc::new(instruction)),
-            ),
+            model: model.llm.clone(),
+            processors,
             toolsets,
             dispatcher: scheduler,
         };
         let config = RunConfig { max_llm_calls: options.max_turns.or(RunConfig::default().max_llm_calls) };
         let runner = Runner::new(agent, self.sessions.clone(), Vec::new(), config)
             .map_err(|error| SessionError::Failed(error.to_string()))?;
-        let name_of_model = {
-            let model = model.clone();
-            move || model.model()
-        };
         let protocol = Arc::new(AdkAgentProtocol::new(Parts {
             log: EventLog::new(),
             runner,
             key: key.clone(),
-            model: Box::new(name_of_model),
+            model: model.clone(),
+            model_events,
             hooks: options.hooks.clone(),
             stream,
             cwd,
@@ -218,7 +224,7 @@ struct Control {
     policy: SessionPolicy,
     trusted: bool,
     yolo_enabled: bool,
-    model: Arc<dyn Llm>,
+    model: SessionModel,
     protocol: Arc<AdkAgentProtocol>,
     background: Arc<BackgroundProcesses>,
     sessions: Arc<InMemorySessionService>,
@@ -247,14 +253,17 @@ impl SessionControl for Control {
         if mode == ApprovalMode::Plan {
             return Err(SetModeError::Unavailable(mode));
         }
+        let before = self.policy.mode();
         self.policy.set_mode(modes::to_tools(mode)).map_err(|refused| match refused {
             ModeRefused::Untrusted => SetModeError::Untrusted(mode),
             ModeRefused::YoloDisabled => SetModeError::Unavailable(mode),
-        })
+        })?;
+        self.model.mode_changed(before, self.policy.mode());
+        Ok(())
     }
 
     fn model(&self) -> String {
-        self.model.model()
+        self.model.llm.model()
     }
 
     async fn close(&self) {

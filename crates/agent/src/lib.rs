@@ -10,13 +10,16 @@ mod context_files;
 mod emitter;
 mod hooks;
 mod instructions;
+mod models;
 mod modes;
 mod permission;
 mod protocol;
+mod routing;
 mod tool_events;
 mod translate;
 
-pub use assemble::{AgentFactory, AgentOptions, ConnectModel};
+pub use assemble::{AgentFactory, AgentOptions};
 pub use context_files::{ContextFile, ContextFileOptions, find_context_files};
 pub use hooks::{AfterAgent, BeforeAgent, LifecycleHooks, NoLifecycleHooks};
+pub use models::{ConnectModel, ModelPorts, SessionModel};
 pub use protocol::AdkAgentProtocol;

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::emitter::Emitter;
 use crate::hooks::{AfterAgent, LifecycleHooks};
 use crate::instructions::session_context;
+use crate::models::{ModelEvents, SessionModel};
 use crate::tool_events::CurrentStream;
 use crate::translate::{Translator, model_parts};
 
@@ -36,7 +37,8 @@ struct Shared {
     log: EventLog,
     runner: Runner,
     key: SessionKey,
-    model: Box<dyn Fn() -> String + Send + Sync>,
+    model: SessionModel,
+    model_events: Arc<ModelEvents>,
     hooks: Arc<dyn LifecycleHooks>,
     stream: CurrentStream,
     cwd: PathBuf,
@@ -56,7 +58,8 @@ pub(crate) struct Parts {
     pub(crate) log: EventLog,
     pub(crate) runner: Runner,
     pub(crate) key: SessionKey,
-    pub(crate) model: Box<dyn Fn() -> String + Send + Sync>,
+    pub(crate) model: SessionModel,
+    pub(crate) model_events: Arc<ModelEvents>,
     pub(crate) hooks: Arc<dyn LifecycleHooks>,
     pub(crate) stream: CurrentStream,
     pub(crate) cwd: PathBuf,
@@ -64,12 +67,13 @@ pub(crate) struct Parts {
 
 impl AdkAgentProtocol {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { log, runner, key, model, hooks, stream, cwd } = parts;
+        let Parts { log, runner, key, model, model_events, hooks, stream, cwd } = parts;
         let shared = Shared {
             log,
             runner,
             key,
             model,
+            model_events,
             hooks,
             stream,
             cwd,
@@ -124,7 +128,7 @@ impl AdkAgentProtocol {
         self.shared.stream.set(Some(emitter.clone()));
         let stream = Stream {
             shared: self.shared.clone(),
-            translator: Translator::new(emitter.clone(), (self.shared.model)()),
+            translator: Translator::new(emitter.clone(), self.shared.model.llm.model()),
             emitter,
             cancel,
             ended,
@@ -213,8 +217,9 @@ impl Stream {
         // `send` has returned by the time its stream starts.
         tokio::task::yield_now().await;
         self.emitter.emit(AgentEventBody::AgentStart);
-        let model = Some((self.shared.model)());
-        self.emitter.emit(AgentEventBody::SessionUpdate { title: None, model, config: None });
+        // Once per prompt, whatever number of model calls it takes.
+        self.shared.model.begin_turn();
+        self.shared.model_events.start(&self.emitter, self.shared.model.llm.model());
         let ending = self.work(parts).await;
         self.end(ending);
     }

@@ -23,7 +23,7 @@ impl CurrentStream {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = emitter;
     }
 
-    fn get(&self) -> Option<Arc<Emitter>> {
+    pub(crate) fn get(&self) -> Option<Arc<Emitter>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -46,6 +46,7 @@ impl Translator {
     }
 
     fn partial(&mut self, event: &Event) {
+        self.announce(event);
         if event.actions.custom_metadata.contains_key("retract") {
             let ids = json!({"ids": std::mem::take(&mut self.said)});
             self.emitter.emit(AgentEventBody::Custom { kind: "retract".to_owned(), data: Some(ids) });
@@ -72,7 +73,9 @@ impl Translator {
                 cached_tokens: Some(usage.cached_content_token_count).filter(|tokens| *tokens > 0),
             };
             let details = serde_json::to_value(usage).unwrap_or_default();
-            self.emitter.emit_with(body, Map::from_iter([("usageMetadata".to_owned(), details)]));
+            let mut meta = Map::from_iter([("usageMetadata".to_owned(), details)]);
+            meta.extend(event.actions.custom_metadata.clone());
+            self.emitter.emit_with(body, meta);
         }
         self.finish_reason = event.finish_reason.as_ref().map(|reason| reason.0.clone());
         if let Some(error) = &event.error {
@@ -82,6 +85,8 @@ impl Translator {
                 (None, kind) => status_of(kind),
             };
             let mut meta = Map::from_iter([("errorKind".to_owned(), Value::from(kind_name(error.kind)))]);
+            meta.extend(self.named());
+            meta.extend(event.actions.custom_metadata.clone());
             if let Some(status) = error.status {
                 meta.insert("status".to_owned(), status.into());
             }
@@ -90,7 +95,12 @@ impl Translator {
         }
     }
 
-    /// Tells which model answers, if it is not the one announced before.
+    /// The model that speaks, as metadata.
+    fn named(&self) -> Option<(String, Value)> {
+        Some(("model".to_owned(), self.model.as_str().into())).filter(|_| !self.model.is_empty())
+    }
+
+    /// Keeps in mind which model answers.
     fn announce(&mut self, event: &Event) {
         if let Some(model) = event.model.as_ref().filter(|model| !model.is_empty() && **model != self.model) {
             self.model.clone_from(model);
@@ -102,7 +112,8 @@ impl Translator {
             if let Some(part) = content_part(part) {
                 let source = matches!(part, ContentPart::Thought { .. }).then(|| ("source".to_owned(), "agent".into()));
                 let body = AgentEventBody::Message { role: MessageRole::Agent, content: vec![part] };
-                self.said.push(self.emitter.emit_with(body, Meta::from_iter(source)));
+                let meta = Meta::from_iter(source.into_iter().chain(self.named()));
+                self.said.push(self.emitter.emit_with(body, meta));
             }
         }
     }

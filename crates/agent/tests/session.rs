@@ -13,6 +13,7 @@ use convoke_adk::{
 };
 use convoke_agent::{
     AfterAgent, AgentFactory, AgentOptions, BeforeAgent, ContextFileOptions, LifecycleHooks, NoLifecycleHooks,
+    SessionModel,
 };
 use convoke_protocol::{
     AgentEvent, AgentEventBody, AgentInfo, AgentSend, AgentSession, ApprovalMode, ContentPart, HostedSession,
@@ -93,7 +94,7 @@ fn options(answers: Vec<Answer>, hooks: Arc<dyn LifecycleHooks>) -> (AgentOption
     let model: Arc<dyn Llm> = Arc::new(Scripted { answers: Mutex::new(answers), requests: requests.clone() });
     let options = AgentOptions {
         info: AgentInfo { name: "test".into(), title: "Test".into(), version: "0".into() },
-        connect: Arc::new(move || Ok(model.clone())),
+        connect: Arc::new(move |_| Ok(SessionModel::fixed(model.clone()))),
         interactive: true,
         policy: PolicyOptions::default(),
         include_directories: Vec::new(),

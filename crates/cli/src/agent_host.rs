@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoke_agent::{AgentFactory, AgentOptions, ContextFileOptions};
-use convoke_models::connect_llm;
+use convoke_agent::{AgentFactory, AgentOptions, ContextFileOptions, ModelPorts, SessionModel};
+use convoke_models::routing::RoutingOptions;
+use convoke_models::{LlmOptions, connect_llm};
 use convoke_protocol::{AgentInfo, ApprovalMode, ExitCode, SessionError, SessionFactory, SessionId};
 use convoke_stdx::guard::Spawner;
 use convoke_tools::policy::parse_allowed_tool;
@@ -16,6 +17,7 @@ use crate::credentials;
 use crate::failure::Exit;
 use crate::headless::{self, RunOptions};
 use crate::logging;
+use crate::settings::Settings;
 use crate::startup::Startup;
 
 /// Who is on the other side.
@@ -54,13 +56,21 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         (choice, _) => choice,
     };
     // A client that can be told is told when it asks for a session, not by a process that is gone.
-    let connect = move || {
-        let choice = choice.as_ref().map_err(|none| SessionError::Auth(none.to_string()))?;
-        let llm = connect_llm(&choice.registry, choice.catalog.clone(), &choice.model)
-            .map_err(|error| SessionError::Failed(error.to_string()))?;
-        Ok(Arc::new(llm) as Arc<dyn convoke_adk::Llm>)
-    };
     let settings = &startup.settings;
+    let (routing, attempts) = (routing(settings), settings.integer("general.maxAttempts"));
+    let connect = move |ports: ModelPorts| {
+        let choice = choice.as_ref().map_err(|none| SessionError::Auth(none.to_string()))?;
+        let mut options = LlmOptions::new(choice.model.as_str());
+        options.catalog = choice.catalog.clone();
+        options.fallback = ports.fallback;
+        options.on_notice = Some(ports.on_notice);
+        options.routing = routing;
+        if let Some(attempts) = attempts.and_then(|attempts| u32::try_from(attempts).ok()) {
+            options.retry.max_attempts = attempts.clamp(1, options.retry.max_attempts);
+        }
+        let llm = connect_llm(&choice.registry, options).map_err(|error| SessionError::Failed(error.to_string()))?;
+        Ok(SessionModel::steered(llm))
+    };
     let turns = settings.integer("model.maxSessionTurns").and_then(|turns| u32::try_from(turns).ok());
     let options = AgentOptions {
         info: AgentInfo {
@@ -91,6 +101,18 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         hooks: Arc::new(convoke_agent::NoLifecycleHooks),
     };
     Ok(Arc::new(AgentFactory::new(options)))
+}
+
+/// How `auto` chooses.
+fn routing(settings: &Settings) -> RoutingOptions {
+    let ours = RoutingOptions::default();
+    let threshold = settings.integer("model.routing.threshold").and_then(|value| u8::try_from(value).ok());
+    RoutingOptions {
+        classify: settings.flag("model.routing.classifier").unwrap_or(ours.classify),
+        threshold: threshold.filter(|value| (1..=100).contains(value)).unwrap_or(ours.threshold),
+        by_phase: settings.flag("general.plan.modelRouting").unwrap_or(ours.by_phase),
+        ..ours
+    }
 }
 
 fn policy(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<PolicyOptions, Exit> {

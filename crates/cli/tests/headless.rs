@@ -173,7 +173,8 @@ fn running_out_of_responses_is_an_error_on_stderr() {
 
 fn gemini(environment: &TestEnvironment, model: &FakeModel, args: &[&str]) -> Command {
     let mut command = convoke(environment, args);
-    command.env("GOOGLE_GEMINI_BASE_URL", model.gemini_url());
+    // A model by name: `auto` asks a classifier first, which is another call.
+    command.env("GOOGLE_GEMINI_BASE_URL", model.gemini_url()).env("GEMINI_MODEL", "gemini-3-flash-preview");
     command
 }
 

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::catalog::Catalog;
 use crate::fake::{FakeGenerator, FakeMode, FakeScript};
 use crate::generator::ContentGenerator;
 use crate::llm::{GeneratorLlm, LlmOptions};
@@ -14,7 +13,6 @@ use crate::providers::openai::{OpenAi, OpenAiOptions};
 use crate::providers::vertex::{VertexOptions, vertex};
 use crate::record::Recorder;
 use crate::registry::Registry;
-use crate::retry::RetryPolicy;
 
 /// Who answers.
 #[derive(Clone, Debug)]
@@ -117,22 +115,19 @@ pub fn connect(options: Options) -> Result<Arc<dyn ContentGenerator>, ConnectErr
     })
 }
 
-/// Makes the kernel's model: connected, with retries and the defaults of a conversation. Scripts are repeated
-/// without waits. `model` may be an alias of the catalog.
-pub fn connect_llm(registry: &Registry, catalog: Arc<Catalog>, model: &str) -> Result<GeneratorLlm, ConnectError> {
-    let model = catalog.resolve(model);
+/// Makes the kernel's model for one session. Scripts are repeated without waits, and a strict one is not asked which
+/// model is right: the question would take a line of it.
+pub fn connect_llm(registry: &Registry, mut options: LlmOptions) -> Result<GeneratorLlm, ConnectError> {
+    let model = options.catalog.resolve(&options.model);
     if matches!(model.as_str(), "" | "auto") {
         return Err(ConnectError::NoModel);
     }
-    let connections = registry.connect()?;
-    let mut llm = LlmOptions::new(model.as_str());
-    llm.chat_defaults = Some(catalog);
-    if connections.is_scripted(&model) {
-        llm.retry = RetryPolicy::default().without_waits();
-        llm.stream_retry = RetryPolicy::for_streams().without_waits();
+    if matches!(registry.answering(), Some(Provider::Fake { mode: FakeMode::Strict, .. })) {
+        options.routing.classify = false;
     }
-    let generator = connections.of(&model).map_err(|_| ConnectError::NoModel)?;
-    Ok(GeneratorLlm::new(Arc::clone(generator), llm))
+    let connections = registry.connect()?;
+    connections.of(&model).map_err(|_| ConnectError::NoModel)?;
+    Ok(GeneratorLlm::connected(connections, options))
 }
 
 #[cfg(test)]
@@ -141,10 +136,13 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::catalog::Catalog;
 
     fn llm(provider: Provider, name: &str) -> Result<GeneratorLlm, ConnectError> {
         let registry = Registry::new("default", provider);
-        connect_llm(&registry, Arc::new(Catalog::new(&registry)), name)
+        let mut options = LlmOptions::new(name);
+        options.catalog = Arc::new(Catalog::new(&registry));
+        connect_llm(&registry, options)
     }
 
     fn model(provider: Provider, name: &str) -> Result<String, ConnectError> {
@@ -161,12 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn only_scripts_are_repeated_without_waits() {
-        let script = Provider::Fake { script: Arc::default(), mode: FakeMode::Strict };
-        let fake = llm(script, "auto").unwrap();
-        assert_eq!(fake.options().retry.max_delay, std::time::Duration::ZERO);
-        assert_eq!(fake.options().stream_retry.max_attempts, 4);
-        let real = llm(Provider::Gemini(GeminiOptions::default()), "auto").unwrap();
-        assert_eq!((&real.options().retry, real.options().stream_retry.max_attempts), (&RetryPolicy::default(), 4));
+    fn a_strict_script_is_not_asked_which_model_is_right() {
+        let script = |mode| Provider::Fake { script: Arc::default(), mode };
+        let strict = llm(script(FakeMode::Strict), "auto").unwrap();
+        assert!(!strict.options().routing.classify);
+        assert_eq!(strict.model(), crate::catalog::PRO, "known without asking");
+        let loose = llm(script(FakeMode::NonStrict), "auto").unwrap();
+        assert!(loose.options().routing.classify);
+        assert_eq!(loose.model(), "auto", "still open");
     }
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::retry::SERVER_DELAY_MAX;
 
 mod body;
+mod reset;
 
 use body::Report;
 
@@ -42,7 +43,7 @@ pub struct Refusal<'a> {
 pub fn classify(refusal: Refusal<'_>) -> ModelError {
     let report = Report::parse(refusal.body);
     let header = refusal.retry_after.and_then(|text| retry_after(text, refusal.wall_ms));
-    let (kind, delay) = kind_of(refusal.status, &report, header);
+    let (kind, delay) = kind_of(refusal.status, &report, header, refusal.wall_ms);
     let message = match report.message.trim() {
         "" => status_line(refusal.status),
         text => cut::head(text, MESSAGE_MAX).to_owned(),
@@ -70,7 +71,7 @@ pub fn classify_inline(error: &Value) -> ModelError {
     classify(Refusal { status, body: body.as_bytes(), ..Refusal::default() })
 }
 
-fn kind_of(status: u16, report: &Report, header: Option<Duration>) -> (ModelErrorKind, Option<Duration>) {
+fn kind_of(status: u16, report: &Report, header: Option<Duration>, wall_ms: u64) -> (ModelErrorKind, Option<Duration>) {
     if status == 404 || report.status == "NOT_FOUND" {
         return (ModelErrorKind::NotFound, None);
     }
@@ -82,7 +83,7 @@ fn kind_of(status: u16, report: &Report, header: Option<Duration>) -> (ModelErro
     }
     match status {
         402 => (ModelErrorKind::Quota, header),
-        429 | 499 | 503 | 529 => busy(status, report, header),
+        429 | 499 | 503 | 529 => busy(status, report, header, wall_ms),
         408 | 500.. => (ModelErrorKind::Server, header),
         400..=499 => (ModelErrorKind::BadRequest, None),
         _ => (ModelErrorKind::Other, None),
@@ -90,13 +91,17 @@ fn kind_of(status: u16, report: &Report, header: Option<Duration>) -> (ModelErro
 }
 
 /// 429 and its kin: is it worth waiting?
-fn busy(status: u16, report: &Report, header: Option<Duration>) -> (ModelErrorKind, Option<Duration>) {
+fn busy(status: u16, report: &Report, header: Option<Duration>, wall_ms: u64) -> (ModelErrorKind, Option<Duration>) {
     use ModelErrorKind::{Capacity, Quota, RateLimit, Server};
     let asked = report.retry_delay().or(header).max(header);
+    if report.quotas().any(|quota| quota.contains("PerDay") || quota.contains("Daily")) {
+        // What such an error asks to wait is about the minute, not about the day.
+        let day = (wall_ms > 0).then(|| reset::until_pacific_midnight(wall_ms));
+        return (Quota, asked.max(day));
+    }
     if has_limit_zero(&report.message)
         || report.label.contains("insufficient_quota")
         || report.label.contains("billing_hard_limit_reached")
-        || report.quotas().any(|quota| quota.contains("PerDay") || quota.contains("Daily"))
         || report.has_reason(&["INSUFFICIENT_G1_CREDITS_BALANCE", "QUOTA_EXHAUSTED"])
     {
         return (Quota, asked);

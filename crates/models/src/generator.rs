@@ -186,7 +186,7 @@ impl GenerateResponse {
             }
             _ => None,
         };
-        LlmResponse { content, finish_reason, usage, model_version, retracted: false }
+        LlmResponse { content, finish_reason, usage, model_version, ..LlmResponse::default() }
     }
 }
 

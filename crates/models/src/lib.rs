@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use convoke_models::{Catalog, FakeMode, FakeScript, Provider, Registry, connect_llm};
+//! use convoke_models::{Catalog, FakeMode, FakeScript, LlmOptions, Provider, Registry, connect_llm};
 //!
 //! let script = FakeScript::embedded(
 //!     r#"{"method":"generateContentStream","response":[{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}]}]}"#,
@@ -17,20 +17,28 @@
 //! )?;
 //! let provider = Provider::Fake { script: Arc::new(script), mode: FakeMode::Strict };
 //! let registry = Registry::new("gemini", provider);
-//! let llm = connect_llm(&registry, Arc::new(Catalog::new(&registry)), "auto")?;
+//! let mut options = LlmOptions::new("auto");
+//! options.catalog = Arc::new(Catalog::new(&registry));
+//! let llm = connect_llm(&registry, options)?;
 //! assert_eq!(convoke_adk::Llm::model(&llm), "gemini-3-pro-preview");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What this room does not do: read the environment or settings, choose between models by difficulty, keep model
-//! health, export telemetry. Its [`tracing`] events are listed in [`observe`].
+//! Before the first call of a prompt, [`routing`] chooses a model. One that fails for good is replaced within the same
+//! call: [`chain`] says who may stand in and who is asked, [`steering`] decides, [`availability`] remembers. What names
+//! mean is in the [`catalog`], whom they are answered by in a [`Registry`].
+//!
+//! What this room does not do: read the environment or settings, export telemetry. Its [`tracing`] events are listed in
+//! [`observe`].
 
+pub mod availability;
 pub mod catalog;
 pub mod chain;
 mod connect;
 mod credential;
 pub mod error;
 mod fake;
+mod fallback;
 mod generator;
 mod google;
 mod http;
@@ -41,20 +49,23 @@ mod providers;
 pub mod record;
 mod registry;
 pub mod retry;
+pub mod routing;
 mod sse;
+pub mod steering;
 mod stream_check;
 
 pub use catalog::{Catalog, CatalogError, ConfigKey, ModelName};
 pub use connect::{ConnectError, Options, Provider, check_base_url, connect, connect_llm};
 pub use credential::{Credential, CredentialSource, Fetched};
 pub use fake::{FakeGenerator, FakeMode, FakeScript, FakeScriptError};
+pub use fallback::{FallbackPort, FallbackQuestion, Intent, ModelNotice};
 pub use generator::{
     ContentGenerator, EmbedRequest, EmbedResponse, Embedding, GenerateResponse, ResponseStream, TokenCount,
 };
 pub use google::{GoogleCredential, GoogleCredentialError};
 pub use http::{HttpOptions, install_tls_provider};
 pub use list::{ListedModel, list_models};
-pub use llm::{GeneratorLlm, LlmOptions, RetryListener};
+pub use llm::{GeneratorLlm, LlmOptions, NoticeListener, SharedAvailability, TimeSource};
 pub use providers::anthropic::{AnthropicAuth, AnthropicOptions};
 pub use providers::gemini::{GeminiAuth, GeminiOptions};
 pub use providers::openai::OpenAiOptions;

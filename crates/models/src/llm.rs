@@ -1,43 +1,63 @@
-//! The kernel's model: what is done when an answer fails halfway?
+//! The kernel's model: which one is called, and what is done when an answer fails?
 //!
-//! Two bounds, as upstream has them. A call that is *refused* before its first piece is repeated by
-//! [`LlmOptions::retry`]. A stream that *broke* after it, or that turns out to be no answer (see the rules in
-//! `stream_check`), is repeated by [`LlmOptions::stream_retry`]; each repetition is a fresh call with a fresh bound
-//! for refusals. If pieces were already given out, one with `retracted` set takes them back first.
-//! Source: runtime specification §4.5, §4.7.
+//! One per session. A call that is *refused* before its first piece is repeated by [`LlmOptions::retry`]; a stream that
+//! *broke* after it, or that turns out to be no answer (see the rules in `stream_check`), by
+//! [`LlmOptions::stream_retry`]. When that is of no use, another model takes over, as [`Steering`] decides, within the
+//! same call: parameters and tool declarations are made anew for it, and what was already said is taken back by a
+//! piece with `retracted` set. Who listens to [`LlmOptions::on_notice`] is told of each such step before it is taken.
+//! Source: runtime specification §4.4, §4.5, §4.7.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use convoke_adk::{Llm, LlmRequest, LlmResponse, ModelError, ModelErrorKind};
-use futures::StreamExt;
+use convoke_adk::{GenerateConfig, Llm, LlmRequest, LlmResponse, ModelError, ModelErrorKind};
+use convoke_stdx::{Clock, Now};
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::{Catalog, ConfigKey};
-use crate::generator::{ContentGenerator, GenerateResponse, ResponseStream, cancelled};
-use crate::retry::{Backoff, RetryNotice, RetryPolicy, entropy, retry_with_backoff, wait};
-use crate::stream_check::{Fault, StreamCheck};
+use crate::availability::ModelAvailability;
+use crate::catalog::{Catalog, ModelName, Tier};
+use crate::fallback::{FallbackPort, ModelNotice};
+use crate::generator::{ContentGenerator, GenerateResponse};
+use crate::registry::Connections;
+use crate::retry::RetryPolicy;
+use crate::routing::{self, Decision, RoutingContext, RoutingOptions};
+use crate::steering::{SequenceReset, Steering};
 
-/// Appended to the instructions after an answer without words: the same question tends to get the same silence.
-const NUDGE: &str = "Your last answer had no visible text. Answer with text or with a function call.";
+mod attempt;
+mod generate;
+mod side;
 
-/// Hears of waits; called from within the stream, so it must not block.
-pub type RetryListener = Arc<dyn Fn(&RetryNotice) + Send + Sync>;
+/// Hears of what happens to a call; called from within the stream, so it must not block.
+pub type NoticeListener = Arc<dyn Fn(&ModelNotice) + Send + Sync>;
+
+/// Where the present moment comes from.
+pub type TimeSource = Arc<dyn Fn() -> Now + Send + Sync>;
+
+/// Marks of failed models, shared by whoever is handed the same ones.
+pub type SharedAvailability = Arc<Mutex<ModelAvailability>>;
 
 /// How a [`GeneratorLlm`] asks.
 #[derive(Clone)]
 pub struct LlmOptions {
-    /// The model for requests without one; an id.
+    /// The model for requests without one; an id, a name or an alias.
     pub model: String,
     /// For calls that are refused.
     pub retry: RetryPolicy,
     /// For streams that break or say nothing.
     pub stream_retry: RetryPolicy,
-    /// Fills open generation parameters with those of a conversation; `None` leaves them open.
-    pub chat_defaults: Option<Arc<Catalog>>,
-    /// Told before each wait.
-    pub on_retry: Option<RetryListener>,
+    /// What names mean, and how models are asked.
+    pub catalog: Arc<Catalog>,
+    /// Marks of failed models: a session's own, or shared with its subagents.
+    pub availability: SharedAvailability,
+    /// Who is asked before another model takes over; without it, policies decide alone.
+    pub fallback: Option<Arc<dyn FallbackPort>>,
+    /// How an automatic model is chosen.
+    pub routing: RoutingOptions,
+    /// Told of waits and of changes of the model.
+    pub on_notice: Option<NoticeListener>,
+    /// The clock.
+    pub time: TimeSource,
 }
 
 impl fmt::Debug for LlmOptions {
@@ -46,109 +66,177 @@ impl fmt::Debug for LlmOptions {
             .field("model", &self.model)
             .field("retry", &self.retry)
             .field("stream_retry", &self.stream_retry)
+            .field("routing", &self.routing)
             .finish_non_exhaustive()
     }
 }
 
 impl LlmOptions {
-    /// The usual bounds.
+    /// The usual bounds and the names of the Gemini API; nobody to ask, marks of its own.
     #[must_use]
     pub fn new(model: impl Into<String>) -> Self {
+        let clock = Clock::start();
         Self {
             model: model.into(),
             retry: RetryPolicy::default(),
             stream_retry: RetryPolicy::for_streams(),
-            chat_defaults: Some(Arc::new(Catalog::gemini())),
-            on_retry: None,
+            catalog: Arc::new(Catalog::gemini()),
+            availability: SharedAvailability::default(),
+            fallback: None,
+            routing: RoutingOptions::default(),
+            on_notice: None,
+            time: Arc::new(move || clock.now()),
         }
     }
 }
 
-/// A [`ContentGenerator`] as the kernel's [`Llm`].
+/// [`ContentGenerator`]s as the kernel's [`Llm`], for one session. Copies share their state.
 #[derive(Clone)]
 pub struct GeneratorLlm {
-    generator: Arc<dyn ContentGenerator>,
+    session: Arc<Session>,
+}
+
+struct Session {
+    connections: Connections,
     options: LlmOptions,
+    /// Held for a look, never across an await; before the availability where both are.
+    steering: Mutex<Steering>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let scope = self.steering.get_mut().unwrap_or_else(PoisonError::into_inner).scope();
+        lock(&self.options.availability).close_scope(scope);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Steps under these locks are single assignments: a panic leaves nothing half-changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for GeneratorLlm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GeneratorLlm").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("GeneratorLlm").field("options", &self.session.options).finish_non_exhaustive()
     }
 }
 
 impl GeneratorLlm {
-    /// A model that asks `generator`.
+    /// A model whose every call goes to `generator`.
     #[must_use]
     pub fn new(generator: Arc<dyn ContentGenerator>, options: LlmOptions) -> Self {
-        Self { generator, options }
+        Self::connected(Connections::single(generator), options)
     }
 
-    /// The generator below: for side requests without retries, counting and embedding.
+    /// A model whose calls go to whoever has the model that is called.
     #[must_use]
-    pub fn generator(&self) -> &Arc<dyn ContentGenerator> {
-        &self.generator
+    pub fn connected(connections: Connections, options: LlmOptions) -> Self {
+        let scope = lock(&options.availability).open_scope();
+        let attended = options.fallback.is_some();
+        let steering = Steering::new(Arc::clone(&options.catalog), scope, options.model.clone(), attended);
+        Self { session: Arc::new(Session { connections, options, steering: Mutex::new(steering) }) }
     }
 
-    /// How it asks; change a clone with [`GeneratorLlm::new`].
+    /// Who answers for the configured model: for counting and embedding.
+    pub fn generator(&self) -> Result<&Arc<dyn ContentGenerator>, ModelError> {
+        self.session.connections.of(&self.configured_model())
+    }
+
+    /// How it asks.
     #[must_use]
     pub fn options(&self) -> &LlmOptions {
-        &self.options
+        &self.session.options
     }
 
-    /// A side request: one whole answer, without the defaults of a conversation, repeated when it is refused.
-    ///
-    /// Source: runtime specification §4.8. Errors: the last one; a refused prompt is a
-    /// [`BadRequest`](ModelErrorKind::BadRequest).
-    pub async fn ask(&self, request: LlmRequest, cancel: &CancellationToken) -> Result<GenerateResponse, ModelError> {
-        let request = Arc::new(self.named(request));
-        let max_attempts = self.options.retry.max_attempts.min(RetryPolicy::for_side_requests().max_attempts);
-        let policy = RetryPolicy { max_attempts, ..self.options.retry.clone() };
-        let call = || self.generator.generate_content(Arc::clone(&request), cancel.clone());
-        let response = retry_with_backoff(&policy, cancel, call).await?;
-        refused_prompt(&response).map_or(Ok(response), Err)
+    /// A prompt of the user, or a run of a subagent, begins: once for each, whatever number of model calls follow.
+    pub fn begin_turn(&self) {
+        self.steer(Steering::begin_turn);
     }
 
-    fn named(&self, mut request: LlmRequest) -> LlmRequest {
-        if request.model.is_empty() {
-            request.model.clone_from(&self.options.model);
+    /// The user chose another model; a name or an alias.
+    pub fn configure(&self, name: &str) {
+        self.steer(|steering, _| steering.configure(name));
+    }
+
+    /// What the user asked for, which may be automatic.
+    #[must_use]
+    pub fn configured(&self) -> String {
+        lock(&self.session.steering).configured().to_owned()
+    }
+
+    /// The next call is routed anew.
+    pub fn reset_sequence(&self, why: SequenceReset) {
+        self.steer(|steering, _| steering.reset(why));
+    }
+
+    /// Whether the session only plans: then no stand-in is worth a question.
+    pub fn set_planning(&self, planning: bool) {
+        self.steer(|steering, _| steering.set_planning(planning));
+    }
+
+    /// The model of the running sequence, once it was chosen.
+    #[must_use]
+    pub fn sequence(&self) -> Option<ModelName> {
+        lock(&self.session.steering).sequence().cloned()
+    }
+
+    /// Chooses the model for a new sequence and keeps to it; the one of a running sequence stays.
+    pub async fn route(&self, cx: RoutingContext<'_>, cancel: &CancellationToken) -> (ModelName, Option<Decision>) {
+        if let Some(model) = self.sequence() {
+            return (model, None);
         }
-        request
+        let decision = routing::route(self, &self.session.options.routing, cx, cancel).await;
+        let model = decision.model.clone();
+        self.steer(|steering, _| steering.set_sequence(model.clone()));
+        self.tell(&ModelNotice::Selected { model: model.clone(), decision: Some(decision.clone()) });
+        (model, Some(decision))
     }
 
-    async fn wait(&self, notice: &RetryNotice, cancel: &CancellationToken) -> Result<(), ModelError> {
-        if let Some(tell) = &self.options.on_retry {
+    pub(crate) fn now(&self) -> Now {
+        (self.session.options.time)()
+    }
+
+    pub(crate) fn steer<T>(&self, step: impl FnOnce(&mut Steering, &mut ModelAvailability) -> T) -> T {
+        let mut steering = lock(&self.session.steering);
+        step(&mut steering, &mut lock(&self.session.options.availability))
+    }
+
+    pub(crate) fn configured_is_auto(&self) -> bool {
+        self.session.options.catalog.is_auto(lock(&self.session.steering).configured())
+    }
+
+    pub(crate) fn configured_model(&self) -> ModelName {
+        self.session.options.catalog.resolve(lock(&self.session.steering).configured())
+    }
+
+    /// The model of this tier that automatic choice would take, if it can be called.
+    pub(crate) fn available_of_tier(&self, tier: Tier) -> Option<ModelName> {
+        let now = self.now();
+        self.steer(|steering, availability| {
+            let model = self.session.options.catalog.of_tier(steering.configured(), tier);
+            availability.health(now, steering.scope(), &model).is_available().then_some(model)
+        })
+    }
+
+    fn tell(&self, notice: &ModelNotice) {
+        if let Some(tell) = &self.session.options.on_notice {
             tell(notice);
         }
-        wait(notice, cancel).await
     }
 
-    /// Calls until a stream gives something, and returns it with the stream.
-    async fn open(&self, request: &Arc<LlmRequest>, cancel: &CancellationToken) -> Result<Opened, ModelError> {
-        let mut backoff = Backoff::new(self.options.retry.clone());
-        loop {
-            let mut stream = self.generator.generate_content_stream(Arc::clone(request), cancel.clone());
-            let error = match next(&mut stream, cancel).await {
-                Some(Err(error)) if error.kind.is_retryable() => error,
-                Some(Err(error)) if error.kind != ModelErrorKind::InvalidStream => return Err(error),
-                first => return Ok(Opened { first, stream }),
-            };
-            match backoff.after(&error, entropy()) {
-                Some(notice) => self.wait(&notice, cancel).await?,
-                None => return Err(error),
-            }
-        }
+    /// `policy`, without waits where a script answers.
+    fn patience(&self, policy: &RetryPolicy, model: &ModelName) -> RetryPolicy {
+        let policy = policy.clone();
+        if self.session.connections.is_scripted(model) { policy.without_waits() } else { policy }
     }
-}
-
-struct Opened {
-    first: Option<Result<GenerateResponse, ModelError>>,
-    stream: ResponseStream,
 }
 
 impl Llm for GeneratorLlm {
+    /// The model of the running sequence; between sequences the one that the next begins with, or the automatic name
+    /// where that is still open.
     fn model(&self) -> String {
-        self.options.model.clone()
+        let known = self.sequence().or_else(|| routing::foreseen(self, &self.session.options.routing));
+        known.map_or_else(|| self.configured(), |model| model.to_string())
     }
 
     fn generate(
@@ -156,79 +244,7 @@ impl Llm for GeneratorLlm {
         request: LlmRequest,
         cancel: CancellationToken,
     ) -> BoxStream<'static, Result<LlmResponse, ModelError>> {
-        let llm = self.clone();
-        let mut request = self.named(request);
-        if let Some(catalog) = &self.options.chat_defaults {
-            let model = catalog.resolve(&request.model);
-            request.config = catalog.config(&ConfigKey::chat(&request.model), &model, &request.config);
-        }
-        let mut request = Arc::new(request);
-        let answer = async_stream::try_stream! {
-            let mut backoff = Backoff::new(llm.options.stream_retry.clone());
-            let mut nudged = false;
-            loop {
-                let Opened { first, mut stream } = llm.open(&request, &cancel).await?;
-                let mut check = StreamCheck::new(&request);
-                let mut given_out = false;
-                let mut item = first;
-                let broken = loop {
-                    match item {
-                        Some(Ok(response)) => {
-                            if let Some(error) = refused_prompt(&response) {
-                                Err(error)?;
-                            }
-                            check.see(&response);
-                            given_out = true;
-                            yield response.into_piece();
-                        }
-                        Some(Err(error)) => break Broken::Failed(error),
-                        None => match check.finish() {
-                            Ok(()) => return,
-                            Err(fault) => break Broken::NoAnswer(fault),
-                        },
-                    }
-                    item = next(&mut stream, &cancel).await;
-                };
-                drop(stream);
-                let error = broken.error();
-                let may_repeat = error.kind == ModelErrorKind::InvalidStream || error.kind.is_retryable();
-                let notice = if may_repeat { backoff.after(&error, entropy()) } else { None };
-                let Some(notice) = notice else {
-                    crate::observe::gave_up(&error);
-                    Err(error)?;
-                    return;
-                };
-                crate::observe::content_retry(&request.model, &notice);
-                if given_out {
-                    yield LlmResponse { retracted: true, ..LlmResponse::default() };
-                }
-                if broken.is_silence() && !nudged {
-                    nudged = true;
-                    Arc::make_mut(&mut request).system_instruction.push(NUDGE.to_owned());
-                }
-                llm.wait(&notice, &cancel).await?;
-            }
-        };
-        answer.boxed()
-    }
-}
-
-/// How an attempt ended without an answer.
-enum Broken {
-    Failed(ModelError),
-    NoAnswer(Fault),
-}
-
-impl Broken {
-    fn error(&self) -> ModelError {
-        match self {
-            Self::Failed(error) => error.clone(),
-            Self::NoAnswer(fault) => fault.into(),
-        }
-    }
-
-    fn is_silence(&self) -> bool {
-        matches!(self, Self::NoAnswer(fault) if fault.is_silence())
+        generate::generate(self.clone(), request, cancel)
     }
 }
 
@@ -238,12 +254,11 @@ fn refused_prompt(response: &GenerateResponse) -> Option<ModelError> {
     Some(ModelError::new(ModelErrorKind::BadRequest, format!("the provider refused the prompt ({reason})")))
 }
 
-async fn next(stream: &mut ResponseStream, cancel: &CancellationToken) -> Option<Result<GenerateResponse, ModelError>> {
-    tokio::select! {
-        biased;
-        () = cancel.cancelled() => Some(Err(cancelled())),
-        item = stream.next() => item,
-    }
+/// What of a request stays the same whichever model it goes to.
+struct Asked {
+    /// The name as it was given, whose parameters hold for stand-ins too.
+    name: String,
+    config: GenerateConfig,
 }
 
 #[cfg(test)]

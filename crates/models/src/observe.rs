@@ -13,6 +13,9 @@
 //! | `gemini_cli.network_retry_attempt` | info | `attempt`, `max_attempts`, `delay_ms`, `error.type` |
 //! | `gemini_cli.chat.content_retry` | info | the same and `gen_ai.request.model` |
 //! | `gemini_cli.chat.content_retry_failure` | info | `error.type` |
+//! | `gemini_cli.model_routing` | info | `decision_model`, `decision_source`, `routing_latency_ms`, `reasoning`, `failed`, `error_message` |
+//! | `gemini_cli.flash_fallback` | info | `from_model`, `to_model`, `error.type`, `asked` |
+//! | `convoke.model_fallback_question` | info | `from_model`, `to_model`, `error.type`, `intent` |
 //!
 //! There is one request event per attempt. No prompt and no answer is told above debug level.
 
@@ -27,10 +30,14 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, enabled, event, info};
 
+use crate::catalog::ModelName;
+use crate::chain::FailureKind;
+use crate::fallback::{FallbackQuestion, Intent};
 use crate::generator::{
     ContentGenerator, EmbedRequest, EmbedResponse, GenerateResponse, ResponseStream, TokenCount, cancelled,
 };
 use crate::retry::RetryNotice;
+use crate::routing::Decision;
 
 /// The target of the events that carry text.
 pub const PROMPTS: &str = "convoke_models::prompts";
@@ -254,6 +261,41 @@ pub(crate) fn content_retry(model: &str, notice: &RetryNotice) {
         max_attempts = notice.max_attempts,
         delay_ms = millis(notice.delay),
         error.r#type = ?notice.error.kind,
+    );
+}
+
+/// A model was chosen for a prompt.
+pub(crate) fn routed(decision: &Decision) {
+    info!(
+        event.name = "gemini_cli.model_routing",
+        decision_model = decision.model.as_str(),
+        decision_source = decision.source,
+        routing_latency_ms = decision.latency_ms,
+        reasoning = decision.reasoning,
+        failed = decision.error.is_some(),
+        error_message = decision.error,
+    );
+}
+
+/// Somebody was asked whether another model may take over.
+pub(crate) fn asked(question: &FallbackQuestion, intent: Option<Intent>) {
+    info!(
+        event.name = "convoke.model_fallback_question",
+        from_model = question.failed.as_str(),
+        to_model = question.stand_in.as_str(),
+        error.r#type = question.kind.name(),
+        intent = intent.map(Intent::name),
+    );
+}
+
+/// Another model takes over.
+pub(crate) fn fell_back(from: &ModelName, to: &ModelName, kind: FailureKind, asked: bool) {
+    info!(
+        event.name = "gemini_cli.flash_fallback",
+        from_model = from.as_str(),
+        to_model = to.as_str(),
+        error.r#type = kind.name(),
+        asked,
     );
 }
 

@@ -253,6 +253,8 @@ impl Running {
         match &event.body {
             AgentEventBody::Error { status, message, fatal } => {
                 if let Some(turn) = self.turn.as_mut()
+                    // After it the turn goes on, with another model.
+                    && event.meta.get("code") != Some(&Value::from("MODEL_FALLBACK"))
                     && (*fatal || turn.last_error.is_none())
                 {
                     let (message, meta) = (message.clone(), event.meta.clone());

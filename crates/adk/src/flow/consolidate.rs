@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::{Content, Event, FinishReason, LlmResponse, Part, Role, UsageMetadata};
+use crate::{Content, Event, EventError, FinishReason, LlmResponse, ModelError, Part, Role, UsageMetadata};
 
 /// Collects pieces. Neighbouring text of the same kind is joined; everything else keeps its place and its fields.
 pub(super) struct Consolidator {
@@ -12,11 +13,13 @@ pub(super) struct Consolidator {
     parts: Vec<Part>,
     finish_reason: Option<FinishReason>,
     usage: Option<UsageMetadata>,
+    /// Of the request, and what pieces added.
+    metadata: Map<String, Value>,
 }
 
 impl Consolidator {
-    pub(super) fn new(model: String) -> Self {
-        Self { model, parts: Vec::new(), finish_reason: None, usage: None }
+    pub(super) fn new(model: String, metadata: Map<String, Value>) -> Self {
+        Self { model, parts: Vec::new(), finish_reason: None, usage: None, metadata }
     }
 
     pub(super) fn model(&self) -> &str {
@@ -24,9 +27,11 @@ impl Consolidator {
     }
 
     pub(super) fn add(&mut self, piece: &LlmResponse) {
-        if let Some(model) = &piece.model_version {
+        // The name that was asked says more than a version that its server calls itself.
+        if let Some(model) = piece.model.as_ref().or(piece.model_version.as_ref()) {
             self.model.clone_from(model);
         }
+        self.metadata.extend(piece.metadata.iter().map(|(key, value)| (key.clone(), value.clone())));
         if let Some(reason) = &piece.finish_reason {
             self.finish_reason = Some(reason.clone());
         }
@@ -63,7 +68,8 @@ impl Consolidator {
     }
 
     /// The whole answer.
-    pub(super) fn finish(self, event: Event) -> Event {
+    pub(super) fn finish(self, mut event: Event) -> Event {
+        event.actions.custom_metadata.extend(self.metadata);
         Event {
             content: Some(Arc::new(Content { role: Role::Model, parts: self.parts })),
             model: Some(self.model),
@@ -71,6 +77,13 @@ impl Consolidator {
             usage: self.usage,
             ..event
         }
+    }
+
+    /// The failure that an answer ended in.
+    pub(super) fn failed(self, mut event: Event, error: ModelError) -> Event {
+        let ModelError { kind, status, message, .. } = error;
+        event.actions.custom_metadata.extend(self.metadata);
+        Event { model: Some(self.model), error: Some(EventError { kind, status, message }), ..event }
     }
 
     /// What was said before the answer broke off, without calls that may be half written; `None` if nothing was.

@@ -54,7 +54,7 @@ impl Failure {
         let kind = meta("errorKind").or_else(|| meta("code")).and_then(Value::as_str).unwrap_or("internal");
         let exit = match kind {
             "auth" => ExitCode::Auth,
-            "quota" | "rate_limit" => ExitCode::Quota,
+            "quota" | "rate_limit" | "capacity" => ExitCode::Quota,
             "LOOP_DETECTED" => ExitCode::Loop,
             "no_space_left" => ExitCode::Tool,
             _ => ExitCode::Failure,
@@ -102,6 +102,8 @@ impl Watcher {
             }
             AgentEventBody::Custom { kind, .. } if kind == "retract" => self.response.clear(),
             AgentEventBody::ToolResponse { .. } => self.turn_over = true,
+            // The run goes on with another model, and may yet fail for a reason of its own.
+            AgentEventBody::Error { .. } if event.meta.get("code") == Some(&"MODEL_FALLBACK".into()) => {}
             AgentEventBody::Error { message, .. } => self.error = Some(Failure::of_error_event(event, message)),
             AgentEventBody::AgentEnd { reason, data } => {
                 self.end = Some((*reason, data.clone().unwrap_or_default()));

@@ -48,6 +48,9 @@ impl Report for Text {
                 // What is on stdout can't be taken back; a person can be told.
                 writeln!(io::stderr(), "convoke: the model starts its answer over")
             }
+            AgentEventBody::Error { message, .. } if event.meta.get("code") == Some(&"MODEL_FALLBACK".into()) => {
+                writeln!(io::stderr(), "convoke: {message}")
+            }
             AgentEventBody::ToolResponse { name, content, is_error: true, .. } => {
                 let message: String = content.iter().flatten().filter_map(ContentPart::as_text).collect();
                 writeln!(io::stderr(), "Error executing tool {name}: {message}")

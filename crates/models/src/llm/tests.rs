@@ -5,7 +5,10 @@ use convoke_adk::{Content, FunctionCall, FunctionResponse, Part, Role};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
+use futures::StreamExt;
+
 use super::*;
+use crate::ResponseStream;
 use crate::fake::{FakeGenerator, FakeMode, FakeScript};
 
 /// What came out: texts, `retract`, or the final error.
@@ -115,9 +118,12 @@ async fn a_refused_call_is_repeated_within_each_attempt() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let notices = Arc::clone(&told);
     let mut options = llm.options().clone();
-    options.on_retry =
-        Some(Arc::new(move |notice| notices.lock().unwrap().push((notice.failed_attempts, notice.error.kind))));
-    let llm = GeneratorLlm::new(Arc::clone(llm.generator()), options);
+    options.on_notice = Some(Arc::new(move |notice| {
+        if let ModelNotice::Retrying { failed_attempts, error, .. } = notice {
+            notices.lock().unwrap().push((*failed_attempts, error.kind));
+        }
+    }));
+    let llm = GeneratorLlm::new(Arc::clone(llm.generator().unwrap()), options);
     assert_eq!(run(&llm, prompt()).await, [text("x"), Seen::Retract, text("a")]);
     let (server, broken) = (ModelErrorKind::Server, ModelErrorKind::InvalidStream);
     assert_eq!(*told.lock().unwrap(), [(1, server), (2, server), (1, broken), (1, server)]);
