@@ -58,6 +58,9 @@ fn consume(reader: &mut (impl AsyncBufRead + Unpin), bytes: usize) {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -118,6 +118,9 @@ fn parse(bytes: &[u8]) -> Result<Fields, HttpError> {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use http::HeaderValue;
 

@@ -252,6 +252,9 @@ pub(crate) fn query(query: Option<&str>, name: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

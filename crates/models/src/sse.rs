@@ -106,6 +106,9 @@ impl SseDecoder {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
     use proptest::prelude::*;

@@ -5,7 +5,9 @@
 #[expect(clippy::expect_used, reason = "a test that can't have its folder fails, with these words")]
 mod environment;
 pub mod fake_model;
+mod fuzz;
 mod scripted_agent;
 
 pub use environment::{Ran, TestEnvironment, run};
+pub use fuzz::fuzz;
 pub use scripted_agent::{Script, run_scripted_agent, scripted_agent_binary};

@@ -67,6 +67,9 @@ fn extras(fields: &Fields) -> Result<Option<Value>, HttpError> {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
