@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use convoke_protocol::daemon::capability::{CancelRule, PermissionPolicy};
+use convoke_stdx::Tick;
 
 /// How a bridge decides and when it gives up waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +20,21 @@ pub struct BridgeOptions {
     pub prompt_deadline: Option<Duration>,
     /// How long a session without subscriber, prompt and pending request is kept; `None` keeps it.
     pub idle_timeout: Option<Duration>,
+    /// Idle sessions end at multiples of this, so that many end at once; zero ends each when it is due.
+    pub reap_interval: Duration,
+    /// How long a session that everybody left is kept after its turn, or whatever else kept it, for a client that comes
+    /// back.
+    pub settled_grace: Duration,
     /// The bounds.
     pub limits: Limits,
+}
+
+impl BridgeOptions {
+    /// When something that is due at `due` is swept up.
+    pub(crate) fn sweep(&self, due: Tick) -> Tick {
+        let every = u64::try_from(self.reap_interval.as_millis()).unwrap_or(u64::MAX);
+        if every == 0 { due } else { Tick(due.0.div_ceil(every).saturating_mul(every)) }
+    }
 }
 
 impl Default for BridgeOptions {
@@ -33,6 +47,8 @@ impl Default for BridgeOptions {
             permission_timeout: Some(Duration::from_secs(5 * 60)),
             prompt_deadline: None,
             idle_timeout: Some(Duration::from_secs(30 * 60)),
+            reap_interval: Duration::ZERO,
+            settled_grace: Duration::ZERO,
             limits: Limits::default(),
         }
     }

@@ -376,9 +376,8 @@ impl Session {
     pub(crate) fn next_deadline(&self, options: &BridgeOptions, mediator: &Mediator) -> Option<Tick> {
         let turn = self.queue.running().filter(|running| !running.reported).and_then(|running| running.deadline);
         let close = self.closing.as_ref().map(|closing| closing.deadline);
-        let idle = options.idle_timeout.filter(|_| self.closing.is_none() && self.is_unused(mediator));
-        let idle = idle.map(|timeout| self.last_activity.after(timeout));
-        [turn, close, idle].into_iter().flatten().min()
+        let unused = self.end_of_disuse(options, mediator).map(|(tick, _)| tick);
+        [turn, close, unused].into_iter().flatten().min()
     }
 
     pub(crate) fn status(&self, mediator: &Mediator) -> SessionStatus {

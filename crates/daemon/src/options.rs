@@ -170,6 +170,10 @@ pub struct DaemonLimits {
     /// Bytes of what an agent tells again of one session that it loads. Source: daemon specification §a,
     /// `--compacted-replay-max-bytes`.
     pub replay_bytes: usize,
+    /// Events of a session's stream that a load answers with.
+    pub journal_events: usize,
+    /// Their bytes.
+    pub journal_bytes: usize,
     /// How long an agent without sessions is kept; `None` keeps it.
     pub agent_idle: Option<Duration>,
     /// How long the socket of an event stream may take nothing; `None` waits for ever.
@@ -201,6 +205,8 @@ impl Default for DaemonLimits {
             session_start_timeout: Duration::from_secs(30),
             restore_timeout: Duration::from_secs(60),
             replay_bytes: 4 << 20,
+            journal_events: 10_000,
+            journal_bytes: 8 << 20,
             agent_idle: Some(Duration::from_secs(600)),
             writer_idle: None,
             heartbeat: Duration::from_secs(15),

@@ -10,7 +10,8 @@ use serde_json::json;
 use super::{Closing, Fate, Session, Step};
 use crate::contract::{Answer, CallId, Caller, LogLevel, Output, TurnOutcome};
 use crate::event_bus::Draft;
-use crate::mediator::Withdrawal;
+use crate::mediator::{Mediator, Withdrawal};
+use crate::options::BridgeOptions;
 use crate::refusal::Refusal;
 
 /// What a session dies of.
@@ -154,12 +155,25 @@ impl Session {
         if self.queue.running().is_some_and(|running| !running.reported && running.deadline.is_some_and(due)) {
             self.exceed_deadline(step);
         }
-        let idle = step.options.idle_timeout.map(|timeout| self.last_activity.after(timeout));
-        if self.closing.is_none() && self.is_unused(step.mediator) && idle.is_some_and(due) {
-            step.log(LogLevel::Info, format!("session {} reaped: idle for too long", self.id));
-            return self.leave(step, "idle_timeout");
+        if let Some((tick, reason)) = self.end_of_disuse(step.options, step.mediator)
+            && due(tick)
+        {
+            step.log(LogLevel::Info, format!("session {} reaped: {reason}", self.id));
+            return self.leave(step, reason);
         }
         Fate::Lives
+    }
+
+    /// When a session that nobody uses ends, and why: idle, or left by everybody while something kept it.
+    pub(super) fn end_of_disuse(&self, options: &BridgeOptions, mediator: &Mediator) -> Option<(Tick, &'static str)> {
+        if self.closing.is_some() || !self.is_unused(mediator) {
+            return None;
+        }
+        let idle =
+            options.idle_timeout.map(|timeout| (options.sweep(self.last_activity.after(timeout)), "idle_timeout"));
+        let left = (self.clients.len() == 0)
+            .then(|| (self.last_activity.after(options.settled_grace), "last_client_detached"));
+        [left, idle].into_iter().flatten().min_by_key(|(tick, _)| *tick)
     }
 }
 

@@ -71,6 +71,8 @@ impl Chance {
             permission_timeout: if self.one_in(4) { None } else { Some(Duration::from_millis(500)) },
             prompt_deadline: self.one_in(2).then_some(Duration::from_millis(900)),
             idle_timeout: Some(Duration::from_millis(2000)),
+            reap_interval: if tight { Duration::from_millis(700) } else { Duration::ZERO },
+            settled_grace: if tight { Duration::ZERO } else { Duration::from_millis(400) },
             limits,
         }
     }

@@ -184,6 +184,44 @@ fn an_idle_session_ends_when_nothing_keeps_it() {
 }
 
 #[test]
+fn idle_sessions_end_together() {
+    let (idle, every) = (Duration::from_secs(4), Duration::from_secs(60));
+    let mut world =
+        World::new(BridgeOptions { idle_timeout: Some(idle), reap_interval: every, ..BridgeOptions::default() });
+    let (session, _, streams) = world.shared(1);
+    world.step(Input::Unsubscribe { subscriber: streams[0] });
+    world.advance(idle * 2);
+    world.step(Input::Tick);
+    assert!(world.bridge.status(&session).is_ok(), "due, and not swept up yet");
+    assert_eq!(world.bridge.next_deadline().map(|tick| tick.0 % 60_000), Some(0));
+    world.tick_at_deadline();
+    assert!(world.bridge.status(&session).is_err());
+}
+
+#[test]
+fn a_session_that_everybody_left_ends_after_its_turn() {
+    for grace in [Duration::ZERO, Duration::from_secs(5)] {
+        let mut world = World::new(BridgeOptions { settled_grace: grace, ..BridgeOptions::default() });
+        let (session, clients, streams) = world.shared(1);
+        let turn = world.prompt(&session, Some(&clients[0]), "x");
+        world.step(Input::Unsubscribe { subscriber: streams[0] });
+        world.step(Input::Detach { session: session.clone(), client: Some(clients[0].clone()) });
+        world.advance(Duration::from_secs(60));
+        world.step(Input::Tick);
+        assert!(world.bridge.status(&session).is_ok(), "its turn goes on");
+        world.end_turn(&session, &turn, "end_turn");
+        if grace > Duration::ZERO {
+            world.advance(grace - Duration::from_millis(1));
+            world.step(Input::Tick);
+            assert!(world.bridge.status(&session).is_ok(), "a client may come back");
+        }
+        world.tick_at_deadline();
+        assert!(world.bridge.status(&session).is_err(), "{grace:?}");
+        assert_eq!(world.closed, [session]);
+    }
+}
+
+#[test]
 fn a_close_that_the_agent_ignores_ends_with_its_grace() {
     let mut world = world();
     let (session, clients, streams) = world.shared(1);

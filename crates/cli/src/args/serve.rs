@@ -148,6 +148,22 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) session_idle_timeout_ms: Option<String>,
 
+    /// How often sessions that idled for too long are ended, many at once; 0 ends none [default: each when it is due]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) session_reap_interval_ms: Option<String>,
+
+    /// How long a session that everybody left is kept after its turn [default: 0]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true)]
+    pub(crate) session_prompt_settled_close_grace_ms: Option<String>,
+
+    /// Events of a session that a client gets with a load [default: 10000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) max_journal_events: Option<String>,
+
+    /// Their bytes [default: 8388608]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub(crate) max_journal_bytes: Option<String>,
+
     /// How long an agent may take to answer its first message [default: 10000]
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) initialize_timeout_ms: Option<String>,

@@ -24,6 +24,17 @@ pub(super) fn bridge(args: &LimitArgs, settings: &Settings) -> Result<BridgeOpti
     {
         bridge.idle_timeout = timeout;
     }
+    match given(&args.session_reap_interval_ms, |text| NumberRule::REAP_INTERVAL.read_millis_or_off(text))? {
+        None => {}
+        Some(Some(interval)) => bridge.reap_interval = interval,
+        // Nobody looks, so nothing is found.
+        Some(None) => bridge.idle_timeout = None,
+    }
+    if let Some(grace) =
+        given(&args.session_prompt_settled_close_grace_ms, |text| NumberRule::SETTLED_GRACE.read_millis(text))?
+    {
+        bridge.settled_grace = grace;
+    }
     bridge.prompt_deadline = given(&args.prompt_deadline_ms, |text| NumberRule::PROMPT_DEADLINE.read_millis(text))?;
     let limits = &mut bridge.limits;
     for (text, rule, limit) in [
@@ -47,6 +58,15 @@ pub(super) fn daemon(args: &LimitArgs) -> Result<DaemonLimits, BootError> {
         limits.connections = number;
     }
     for (text, rule, limit) in [
+        (&args.compacted_replay_max_bytes, NumberRule::REPLAY_BYTES, &mut limits.replay_bytes),
+        (&args.max_journal_events, NumberRule::JOURNAL_EVENTS, &mut limits.journal_events),
+        (&args.max_journal_bytes, NumberRule::JOURNAL_BYTES, &mut limits.journal_bytes),
+    ] {
+        if let Some(number) = given(text, |text| rule.read(text))? {
+            *limit = number;
+        }
+    }
+    for (text, rule, limit) in [
         (&args.initialize_timeout_ms, NumberRule::INITIALIZE_TIMEOUT, &mut limits.initialize_timeout),
         (&args.session_restore_timeout_ms, NumberRule::RESTORE_TIMEOUT, &mut limits.restore_timeout),
     ] {
@@ -55,9 +75,6 @@ pub(super) fn daemon(args: &LimitArgs) -> Result<DaemonLimits, BootError> {
         }
     }
     limits.writer_idle = given(&args.writer_idle_timeout_ms, |text| NumberRule::WRITER_IDLE.read_millis(text))?;
-    if let Some(number) = given(&args.compacted_replay_max_bytes, |text| NumberRule::REPLAY_BYTES.read(text))? {
-        limits.replay_bytes = number;
-    }
     Ok(limits)
 }
 

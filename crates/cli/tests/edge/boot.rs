@@ -30,6 +30,15 @@ fn bad_numbers_end_with_1_and_say_what_is_allowed() {
         ("--prompt-deadline-ms", "0", "Invalid promptDeadlineMs: 0. Must be a positive integer (milliseconds)."),
         ("--writer-idle-timeout-ms", "0", "Invalid writerIdleTimeoutMs: 0. Must be a positive integer (milliseconds)."),
         ("--session-idle-timeout-ms", "-1", "Invalid sessionIdleTimeoutMs: -1."),
+        ("--session-reap-interval-ms", "x", "Invalid sessionReapIntervalMs: NaN."),
+        ("--session-prompt-settled-close-grace-ms", "-5", "Invalid sessionPromptSettledCloseGraceMs: -5."),
+        (
+            "--compacted-replay-max-bytes",
+            "268435457",
+            "Invalid compactedReplayMaxBytes: 268435457. Must be a positive integer in [1, 268435456].",
+        ),
+        ("--max-journal-events", "0", "Invalid maxJournalEvents: 0. Must be a positive integer."),
+        ("--max-journal-bytes", "0", "Invalid maxJournalBytes: 0. Must be a positive integer."),
         ("--initialize-timeout-ms", "0", "Invalid initializeTimeoutMs: 0."),
         ("--session-restore-timeout-ms", "1.5", "Invalid sessionRestoreTimeoutMs: 1.5."),
         ("--rate-limit-prompt", "0", "--rate-limit-prompt must be a positive integer."),
@@ -76,7 +85,11 @@ async fn limits_reach_the_capabilities_and_the_status() {
             "--event-ring-size=99",
             "--prompt-deadline-ms=1000",
             "--writer-idle-timeout-ms=2000",
-            "--session-idle-timeout-ms=0",
+            "--session-reap-interval-ms=0",
+            "--session-prompt-settled-close-grace-ms=5",
+            "--compacted-replay-max-bytes=1000",
+            "--max-journal-events=11",
+            "--max-journal-bytes=12",
             "--session-restore-timeout-ms=3000",
             "--permission-response-timeout-ms=0",
             "--rate-limit",
@@ -98,6 +111,8 @@ async fn limits_reach_the_capabilities_and_the_status() {
     let limits = &status["limits"];
     let told = ["listenerMaxConnections", "eventRingSize", "promptDeadlineMs", "writerIdleTimeoutMs"];
     assert_eq!(told.map(|name| limits[name].as_u64()), [Some(77), Some(99), Some(1000), Some(2000)]);
+    let told = ["compactedReplayMaxBytes", "maxJournalEvents", "maxJournalBytes", "sessionPromptSettledCloseGraceMs"];
+    assert_eq!(told.map(|name| limits[name].as_u64()), [Some(1000), Some(11), Some(12), Some(5)]);
     assert_eq!(limits["rateLimit"]["read"], 50);
     assert!(limits["sessionIdleTimeoutMs"].is_null() && limits["permissionResponseTimeoutMs"] == 0, "{limits}");
     assert_eq!(daemon.get("/health", "").await.0, 401);

@@ -80,13 +80,13 @@ impl NumberRule {
     pub const REAP_INTERVAL: Self = whole("sessionReapIntervalMs", 0, MAX_MILLIS, MILLIS_OR_OFF);
     /// `--session-prompt-settled-close-grace-ms`.
     pub const SETTLED_GRACE: Self = whole("sessionPromptSettledCloseGraceMs", 0, MAX_MILLIS, MILLIS_OR_OFF);
+    /// `--compacted-replay-max-bytes`.
+    pub const REPLAY_BYTES: Self =
+        whole("compactedReplayMaxBytes", 1, 256 << 20, "a positive integer in [1, 268435456]");
     /// `--max-journal-events`.
     pub const JOURNAL_EVENTS: Self = whole("maxJournalEvents", 1, usize::MAX, "a positive integer");
     /// `--max-journal-bytes`.
     pub const JOURNAL_BYTES: Self = whole("maxJournalBytes", 1, usize::MAX, "a positive integer");
-    /// `--compacted-replay-max-bytes`.
-    pub const REPLAY_BYTES: Self =
-        whole("compactedReplayMaxBytes", 0, 256 << 20, "a number of bytes in [0, 268435456]");
     /// `--rate-limit-prompt`.
     pub const RATE_PROMPT: Self = rate("--rate-limit-prompt", 1_000_000_000);
     /// `--rate-limit-mutation`.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use convoke_bridge::{Answer, CreateRequest, Input, Journal, Refusal, SessionAnswer, SessionProfile, SessionScope};
+use convoke_protocol::daemon::EncodedFrame;
 use convoke_protocol::{ClientId, SessionId};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -13,6 +14,7 @@ use super::Incoming;
 use super::context::{invalid_mode, read_mode};
 use crate::agents::Hosted;
 use crate::http_error::HttpError;
+use crate::options::DaemonLimits;
 use crate::respond::{self, Reply};
 use crate::service::Service;
 
@@ -76,12 +78,24 @@ pub(super) async fn load(service: &Service, incoming: &Incoming<'_>, id: &str) -
     body.insert("state".to_owned(), state);
     body.insert("lastEventId".to_owned(), json!(last_event_id));
     body.insert("eventEpoch".to_owned(), json!(epoch));
-    if replay.is_cut() {
+    let live = latest(&frames, &service.facts.limits);
+    if replay.is_cut() || live.len() < frames.len() {
         body.insert("partial".to_owned(), json!(true));
         body.insert("historyHasMore".to_owned(), json!(true));
     }
-    let live = frames.iter().map(|frame| &frame.json);
+    let live = live.iter().map(|frame| &frame.json);
     Ok(respond::json_bytes(StatusCode::OK, with_events(&body, replay.events(), live)))
+}
+
+/// The last frames that fit into a journal.
+fn latest<'a>(frames: &'a [EncodedFrame], limits: &DaemonLimits) -> &'a [EncodedFrame] {
+    let mut bytes = 0_usize;
+    let fits = |frame: &&EncodedFrame| {
+        bytes = bytes.saturating_add(frame.json.len());
+        bytes <= limits.journal_bytes
+    };
+    let count = frames.iter().rev().take(limits.journal_events).take_while(fits).count();
+    frames.get(frames.len().saturating_sub(count)..).unwrap_or_default()
 }
 
 /// Adds the events as `compactedReplay` and `liveJournal`. They were encoded when they were made; megabytes of them are
