@@ -63,6 +63,7 @@ fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
         allow_origins: Vec::new(),
         token_file: None,
         audit_file: None,
+        audit_sink: None,
         sessions_folder: None,
         agent: AgentSource::Command(serve::our_agent_command(&ours, &startup)),
         agents: NamedAgents::default(),

@@ -79,7 +79,16 @@ impl Daemon {
         let wall = Wall::new(address.map(|address| address.port()), loopback, has_token, allowed);
         let roster = Roster::new(&options);
         let facts = Arc::new(Facts::new(&options, has_token, loopback, wall.mode()));
-        let (audit, audit_writer) = line_file(options.audit_file);
+        let (audit, audit_writer) = line_file(options.audit_file.clone());
+        if let (Some(writer), Some(path)) = (&audit_writer, &options.audit_file)
+            && let Err(error) = writer.check().await
+        {
+            // Not a reason to refuse the start: nothing is decided wrongly, and nothing is lost.
+            notices.push(format!(
+                "warning: the audit file {} can't be written ({error}); decisions go to this log instead",
+                path.display()
+            ));
+        }
         let sessions_file = options.sessions_folder.map(|folder| folder.join(format!("{}.jsonl", facts.workspace_id)));
         let stored = sessions_file.as_deref().map(session_store::read).unwrap_or_default();
         let (sessions, sessions_writer) = line_file(sessions_file);
@@ -101,7 +110,7 @@ impl Daemon {
             Bridge::new(options.bridge),
             agents,
             SessionStore::new(&stored, sessions),
-            AuditLog::new(audit),
+            AuditLog::new(audit, options.audit_sink),
             tally,
         );
         let health_open = loopback && !options.require_auth;
@@ -210,6 +219,12 @@ impl Daemon {
             () = kill.cancelled() => ExitOutcome::Forced,
             outcome = end => outcome,
         };
+        // Killed, the driver is gone at once; what it has decided is still written, if the disk takes it.
+        let last_words = async {
+            driving.shutdown().await;
+            while helpers.join_next().await.is_some() {}
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
         drop(socket);
         if let (Some(path), Some(token)) = (token_file, token) {
             remove_token_file(&path, &token);
@@ -217,6 +232,9 @@ impl Daemon {
         outcome
     }
 }
+
+/// How long a killed daemon may take to write what it has decided: far more than a disk needs that takes anything at all.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl std::fmt::Debug for Daemon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -51,7 +51,7 @@ pub use boot::{BootError, NumberRule, apply_policy, validate};
 pub use convoke_acp::AgentCommand;
 pub use daemon::{Daemon, ExitOutcome};
 pub use options::{
-    AgentSource, AgentStreams, DaemonLimits, DaemonOptions, PortOption, RateOptions, SECRET_VARIABLES, TlsFiles,
-    TokenOption,
+    AgentSource, AgentStreams, AuditSink, DaemonLimits, DaemonOptions, PortOption, RateOptions, SECRET_VARIABLES,
+    TlsFiles, TokenOption,
 };
 pub use roster::{Isolation, NamedAgents};

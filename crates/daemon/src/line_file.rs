@@ -1,6 +1,7 @@
 //! How do lines get onto the disk without holding anybody up? A queue, and a task that appends.
 //!
-//! A line that a crash cut short is ended before the next one, so that it costs itself and nothing else.
+//! A line that a crash or a full disk cut short is ended before the next one, so that it costs itself and nothing else.
+//! What can't be written goes to the log in full, and the next line tries again.
 
 use std::io::{self, SeekFrom};
 use std::path::PathBuf;
@@ -60,16 +61,23 @@ impl LineWriter {
     pub(crate) async fn run(mut self) {
         let mut file = None;
         while let Some(order) = self.orders.recv().await {
-            let done = match order {
-                Order::Append(line) => self.append(&mut file, &line).await,
+            match order {
+                Order::Append(line) => {
+                    if let Err(error) = self.append(&mut file, &line).await {
+                        // It may have got there in part: who opens the file anew sees to that.
+                        file = None;
+                        let line = String::from_utf8_lossy(&line);
+                        let line = line.trim_end();
+                        tracing::warn!(path = %self.path.display(), %error, line, "a line can't be written; here it is");
+                    }
+                }
                 Order::Replace(lines) => {
                     // Another file will be there under the name.
                     file = None;
-                    self.replace(lines).await
+                    if let Err(error) = self.replace(lines).await {
+                        tracing::warn!(path = %self.path.display(), %error, "lines can't be replaced");
+                    }
                 }
-            };
-            if let Err(error) = done {
-                tracing::warn!(path = %self.path.display(), %error, "a line can't be written");
             }
         }
     }
@@ -81,6 +89,11 @@ impl LineWriter {
         };
         file.write_all(line).await?;
         file.flush().await
+    }
+
+    /// Whether lines can be written at all, tried out before there are any.
+    pub(crate) async fn check(&self) -> io::Result<()> {
+        self.open().await.map(drop)
     }
 
     async fn open(&self) -> io::Result<File> {
@@ -110,6 +123,8 @@ impl LineWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     async fn write(path: PathBuf, act: impl FnOnce(&LineFile)) {
@@ -142,6 +157,41 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "kept\nnew\n");
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    /// A disk that is full, and a folder that is none.
+    #[tokio::test]
+    async fn what_can_not_be_written_is_in_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        for (path, opens) in [("/dev/full".into(), true), (folder.path().join("file/lines"), false)] {
+            let (_, writer) = line_file(Some(path.clone()));
+            assert_eq!(writer.unwrap().check().await.is_ok(), opens, "{path:?}");
+            let log = Arc::new(Mutex::new(Vec::new()));
+            let kept = Arc::clone(&log);
+            let subscriber = tracing_subscriber::fmt().with_writer(move || Pen(Arc::clone(&kept))).finish();
+            let _guard = tracing::subscriber::set_default(subscriber);
+            write(path.clone(), |file| {
+                assert!(file.append(b"first decision".to_vec()));
+                assert!(file.append(b"second decision".to_vec()));
+            })
+            .await;
+            let log = String::from_utf8(log.lock().unwrap().clone()).unwrap();
+            assert!(log.contains("first decision") && log.contains("second decision"), "{path:?}: {log}");
+        }
+    }
+
+    struct Pen(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Pen {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]

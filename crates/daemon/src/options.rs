@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoke_acp::AgentCommand;
-use convoke_bridge::BridgeOptions;
+use convoke_bridge::{AuditRecord, BridgeOptions};
 use convoke_protocol::ApprovalMode;
 use convoke_stdx::guard::Spawner;
 use secrecy::SecretString;
@@ -48,6 +48,8 @@ pub struct DaemonOptions {
     pub token_file: Option<PathBuf>,
     /// Where the audit of permissions is written, one JSON object a line; `None` keeps it in memory only.
     pub audit_file: Option<PathBuf>,
+    /// Who gets every audit record as well, for embedders.
+    pub audit_sink: Option<AuditSink>,
     /// Where the list of sessions that can be loaded again is kept, one file for each workspace; `None` keeps it in
     /// memory only.
     pub sessions_folder: Option<PathBuf>,
@@ -97,6 +99,16 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Its private key, not encrypted.
     pub key: PathBuf,
+}
+
+/// Takes audit records, in their order, on the driver's own thread: it must neither block nor panic.
+#[derive(Clone)]
+pub struct AuditSink(pub Arc<dyn Fn(&AuditRecord) + Send + Sync>);
+
+impl fmt::Debug for AuditSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuditSink")
+    }
 }
 
 /// Which port to bind.

@@ -35,6 +35,7 @@ pub(super) fn options(args: &ServeArgs, startup: &Startup) -> anyhow::Result<Dae
         allow_origins: args.allow_origin.clone(),
         token_file: folder.as_ref().map(|folder| folder.join("run").join("serve-token")),
         audit_file: folder.as_ref().map(|folder| folder.join("audit").join("permissions.jsonl")),
+        audit_sink: None,
         sessions_folder: folder.as_ref().map(|folder| folder.join("sessions")),
         agent,
         agents,

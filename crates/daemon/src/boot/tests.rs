@@ -25,6 +25,7 @@ fn options(workspace: &Path) -> DaemonOptions {
         allow_origins: Vec::new(),
         token_file: None,
         audit_file: None,
+        audit_sink: None,
         sessions_folder: None,
         agent: AgentSource::Command(AgentCommand { program: "agent".into(), ..AgentCommand::default() }),
         agents: NamedAgents::default(),

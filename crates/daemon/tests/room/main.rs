@@ -6,6 +6,7 @@ mod acp_client;
 mod acp_http;
 mod acp_socket;
 mod agents;
+mod audit;
 mod client;
 mod context;
 mod edge;

@@ -1,6 +1,6 @@
 //! Many clients, one question.
 
-use convoke_protocol::daemon::capability::PermissionPolicy;
+use convoke_protocol::daemon::capability::{CancelRule, PermissionPolicy};
 use serde_json::json;
 
 use crate::client::{Next, soon};
@@ -126,30 +126,27 @@ async fn local_only_believes_the_socket() {
     stream.until("turn_complete").await;
 }
 
+/// `policy.cancel: "eligible"`, as clients see it.
 #[tokio::test]
-async fn decisions_are_audited_in_memory_and_on_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("audit.jsonl");
+async fn a_cancel_can_be_kept_to_voters() {
     let rig = Rig::with(|options| {
-        options.token = convoke_daemon::TokenOption::Given("tok123".into());
-        options.audit_file = Some(file.clone());
+        options.bridge.policy = PermissionPolicy::Designated;
+        options.bridge.cancel = CancelRule::Eligible;
     })
     .await;
-    let rig = rig.authorized("tok123");
-    let member = rig.join("single").await;
-    let mut stream = member.events().await;
-    member.prompt("approval please").await;
+    let (alice, bob) = (rig.join("single").await, rig.join("single").await);
+    let mut stream = bob.events().await;
+    alice.prompt("approval please").await;
     let request = request_id(&stream.until("permission_request").await);
-    member.vote(&request, "proceed_once").await;
-    stream.until("turn_complete").await;
-    let records = rig.client.get("/audit").await.json()["records"].clone();
-    let kinds: Vec<_> = records.as_array().unwrap().iter().map(|record| record["event"]["type"].clone()).collect();
-    assert_eq!(kinds, ["permission.requested", "permission.voted", "permission.resolved"]);
-    rig.shutdown.cancel();
-    rig.ended().await;
-    let lines: Vec<serde_json::Value> =
-        std::fs::read_to_string(&file).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(json!(lines), records);
+    let cancel = json!({"outcome": {"outcome": "cancelled"}});
+    let path = bob.path(&format!("permission/{request}"));
+    let answer = bob.client.post(&path, &bob.id, cancel.clone()).await;
+    assert_eq!((answer.status, &answer.json()["reason"]), (403, &json!("designated_mismatch")));
+    stream.until("permission_forbidden").await;
+    assert_eq!(alice.client.post(&path, &alice.id, cancel).await.status, 200);
+    assert_eq!(stream.until("permission_resolved").await["data"]["reason"], "agent_cancelled");
+    let policy = rig.client.get("/capabilities").await.json()["policy"].clone();
+    assert_eq!(policy, json!({"permission": "designated", "cancel": "eligible"}));
 }
 
 #[tokio::test]

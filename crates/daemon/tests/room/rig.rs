@@ -58,6 +58,7 @@ pub(crate) fn options(folder: &std::path::Path) -> DaemonOptions {
         allow_origins: Vec::new(),
         token_file: None,
         audit_file: None,
+        audit_sink: None,
         sessions_folder: None,
         agent: in_memory(Script::default()),
         agents: NamedAgents::default(),
