@@ -359,6 +359,7 @@ function takeStatus(state, status) {
       promptId: state.turn?.promptId,
       data: {
         requestId: item.requestId,
+        expiresAt: item.expiresAt,
         toolCall: {
           toolCallId: action.toolCallId,
           title: action.title,

@@ -223,9 +223,10 @@ test("a rebuild forgets everything but the session", () => {
 
 test("status fills in requests that the stream no longer has", () => {
   const s = session();
-  s.apply({ type: "status", status: { displayName: "Named", pendingInteractions: [{ requestId: "r9", kind: "permission", createdAt: "2026-01-01T00:00:00Z", action: { type: "execute", title: "touch x", content: [], locations: [], input: { command: "touch x" } }, options: [{ optionId: "a", label: "Allow", kind: "allow_once" }] }, { kind: "question" }, null] } });
+  s.apply({ type: "status", status: { displayName: "Named", pendingInteractions: [{ requestId: "r9", kind: "permission", createdAt: "2026-01-01T00:00:00Z", expiresAt: "2026-01-01T00:05:00Z", action: { type: "execute", title: "touch x", content: [], locations: [], input: { command: "touch x" } }, options: [{ optionId: "a", label: "Allow", kind: "allow_once" }] }, { kind: "question" }, null] } });
   assert.equal(s.permission("r9").options[0].name, "Allow");
   assert.equal(s.permission("r9").tool.rawInput.command, "touch x");
+  assert.equal(s.permission("r9").deadline, Date.parse("2026-01-01T00:05:00Z"));
   assert.equal(s.state.title, "Named");
 });
 
