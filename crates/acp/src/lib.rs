@@ -36,6 +36,7 @@ mod agent;
 mod client;
 mod lines;
 mod rpc_error;
+pub mod transport;
 mod wire;
 
 /// The key in `_meta` of `session/new` by which a client chooses the id of the session.
@@ -53,4 +54,5 @@ pub use client::{
     ClientCall, EndCause, Exit, PermissionAsk, PermissionReply, PromptEnd, StartError, StartedSession, UpdateEvent,
     Withdrawal,
 };
+pub use lines::{Line, Lines};
 pub use rpc_error::RpcError;

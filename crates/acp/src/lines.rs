@@ -9,7 +9,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// What came next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub enum Line {
     /// A line without its end. The last one may lack its newline.
     Bytes(Vec<u8>),
     /// More than the limit without a newline; nothing after it can be read.
@@ -19,19 +19,20 @@ pub(crate) enum Line {
 }
 
 /// Reads lines of at most `limit` bytes.
-pub(crate) struct Lines<R> {
+pub struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     limit: usize,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(crate) fn new(reader: R, limit: usize) -> Self {
+    /// Reads from `reader`; a line longer than `limit` ends it.
+    pub fn new(reader: R, limit: usize) -> Self {
         Self { reader: BufReader::with_capacity(CHUNK, reader), line: Vec::new(), limit }
     }
 
     /// The next line. Cancel-safe: what was read of a line stays here.
-    pub(crate) async fn next(&mut self) -> io::Result<Line> {
+    pub async fn next(&mut self) -> io::Result<Line> {
         loop {
             let chunk = self.reader.fill_buf().await?;
             if chunk.is_empty() {

@@ -17,6 +17,7 @@ Examples:
   convoke -p \"list the tests\" -o stream-json    one JSON object per line
   convoke serve                                 share a session with other clients
   convoke acp                                   serve an editor over stdio
+  convoke attach --stdio http://127.0.0.1:4170  a seat at a daemon's session, for an editor
 
 A model:
   GEMINI_API_KEY                                the Gemini API
@@ -44,10 +45,42 @@ pub(crate) enum Command {
     Acp(AgentArgs),
     /// Share sessions of an agent with many clients over HTTP
     Serve(Box<ServeArgs>),
+    /// Give an editor a seat at a session of a daemon, over stdio (Agent Client Protocol)
+    #[command(after_help = ATTACH)]
+    Attach(AttachArgs),
     /// List the models that can be reached, and say which one a prompt would use
     Models(ModelsArgs),
     /// Try it: daemon, page and agent in a fresh workspace, with a scripted model
     Demo(DemoArgs),
+}
+
+const ATTACH: &str = "\
+With --session the editor's first new session is that one: what was said in it before is shown, and everybody in it sees
+what the editor does. Without, each new session is the editor's own, which others can join by its id. An editor that
+loads sessions by itself (session/load) can load any of the daemon.
+
+A connection that is lost is looked for during a minute; open requests are answered with an error, and the sessions are
+resumed. The token comes from --token-file, else from QWEN_SERVER_TOKEN or CONVOKE_TOKEN, else, for a daemon of this
+machine, from the file that it leaves in .convoke/run/serve-token.";
+
+/// A seat at a daemon.
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// Where the daemon is, such as http://127.0.0.1:4170 or wss://team.example/acp
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+
+    /// Speak with the editor on stdin and stdout, the only way there is
+    #[arg(long, required = true)]
+    pub(crate) stdio: bool,
+
+    /// Join this session
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+
+    /// A file with the daemon's token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 /// One prompt without a terminal.

@@ -5,6 +5,7 @@
 mod acp;
 mod agent_host;
 mod args;
+mod attach;
 mod credentials;
 mod demo;
 mod environment;
@@ -69,6 +70,7 @@ fn dispatch(cli: Cli) -> Exit {
     match cli.command {
         Some(Command::Acp(args)) => acp::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Attach(args)) => attach::run(&args),
         Some(Command::Models(args)) => models_command::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         None if cli.run.acp => acp::run(&cli.run.agent),

@@ -5,6 +5,8 @@ mod limits;
 mod options;
 mod token;
 
+pub(crate) use token::{TOKEN_VARIABLES, read_token};
+
 use anyhow::Context;
 use convoke_daemon::{Daemon, ExitOutcome};
 use convoke_protocol::ExitCode;

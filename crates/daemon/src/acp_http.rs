@@ -33,6 +33,7 @@ use crate::facts::Facts;
 use crate::peer::Connection;
 use crate::respond::Reply;
 use crate::service::Service;
+use crate::toll::Toll;
 
 pub(crate) use outlet::Reader as OutletReader;
 use registry::Registry;
@@ -49,6 +50,8 @@ pub(crate) struct AcpDesk {
     house: seat::House,
     heartbeat: Duration,
     facts: Arc<Facts>,
+    /// Who asked how often; `None` does not count.
+    rate: Option<Arc<Toll>>,
     tasks: mpsc::Sender<Task>,
     stop: CancellationToken,
 }
@@ -60,7 +63,7 @@ pub(crate) struct AcpCrew {
 }
 
 impl AcpDesk {
-    pub(crate) fn new(handle: Handle, facts: Arc<Facts>) -> (Self, AcpCrew) {
+    pub(crate) fn new(handle: Handle, facts: Arc<Facts>, rate: Option<Arc<Toll>>) -> (Self, AcpCrew) {
         let (sender, tasks) = mpsc::channel(TASKS_MAX);
         let stop = CancellationToken::new();
         let desk = Self {
@@ -68,6 +71,7 @@ impl AcpDesk {
             handle,
             house: seat::House { workspace: facts.workspace.clone(), version: facts.version.clone() },
             heartbeat: facts.limits.heartbeat,
+            rate,
             tasks: sender,
             stop: stop.clone(),
             facts,

@@ -2,10 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use convoke_bridge::Bridge;
-use convoke_stdx::Clock;
 use secrecy::SecretString;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -22,11 +21,11 @@ use crate::listener::{Listeners, SocketFile, Tls};
 use crate::metrics::{Metrics, Tally};
 use crate::options::{DaemonOptions, TokenOption};
 use crate::origin::{AllowedOrigin, Wall};
-use crate::rate::Limiter;
 use crate::roster::Roster;
 use crate::server;
 use crate::service::Service;
 use crate::session_store::{self, SessionStore};
+use crate::toll::Toll;
 
 /// A daemon that listens but does not answer yet: callers that connect now wait for [`Daemon::run`].
 pub struct Daemon {
@@ -114,19 +113,10 @@ impl Daemon {
             tally,
         );
         let health_open = loopback && !options.require_auth;
-        let (acp, acp_crew) = AcpDesk::new(handle.clone(), Arc::clone(&facts));
-        let service = Arc::new(Service {
-            wall,
-            auth,
-            health_open,
-            page: options.page,
-            handle,
-            facts,
-            metrics,
-            rate: options.rate.map(|rate| Mutex::new(Limiter::new(rate))),
-            clock: Clock::start(),
-            acp,
-        });
+        let rate = options.rate.map(|rate| Arc::new(Toll::new(rate)));
+        let (acp, acp_crew) = AcpDesk::new(handle.clone(), Arc::clone(&facts), rate.clone());
+        let service =
+            Arc::new(Service { wall, auth, health_open, page: options.page, handle, facts, metrics, rate, acp });
         Ok(Self {
             listeners,
             tls,

@@ -45,6 +45,7 @@ mod service;
 mod session_store;
 mod stream;
 mod tls;
+mod toll;
 mod traces;
 
 pub use boot::{BootError, NumberRule, apply_policy, validate};

@@ -8,11 +8,10 @@
 //! the order is the law here, and no framework's 404, 405 or 415 gets between. Source: daemon specification, §b.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use convoke_stdx::Clock;
 use futures::FutureExt;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
@@ -31,10 +30,11 @@ use crate::http_error::HttpError;
 use crate::metrics::Metrics;
 use crate::origin::{self, Verdict, Wall};
 use crate::peer::{Connection, Peer};
-use crate::rate::{Admission, Limiter, PeerKey, Tier};
+use crate::rate::{Admission, Tier};
 use crate::respond::{self, Reply};
 use crate::route::{self, Match, Route};
 use crate::routes::{self, Incoming};
+use crate::toll::Toll;
 use crate::traces;
 
 /// The header by which a client names itself.
@@ -58,8 +58,7 @@ pub(crate) struct Service {
     pub(crate) facts: Arc<Facts>,
     pub(crate) metrics: Arc<Metrics>,
     /// Who asked how often; `None` does not count.
-    pub(crate) rate: Option<Mutex<Limiter>>,
-    pub(crate) clock: Clock,
+    pub(crate) rate: Option<Arc<Toll>>,
     pub(crate) acp: AcpDesk,
 }
 
@@ -169,10 +168,7 @@ impl Service {
 
     /// Counts a request against its peer's share; the answer is a 429 if that is used up.
     pub(crate) fn charge(&self, peer: Peer, tier: Tier) -> Option<Reply> {
-        let limiter = self.rate.as_ref()?;
-        // What a panic elsewhere left behind is whole: a debt is changed in one statement.
-        let mut limiter = limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        match limiter.take(self.clock.now(), tier, PeerKey::of(peer)) {
+        match self.rate.as_ref()?.take(peer, tier) {
             Admission::Pass => None,
             Admission::Wait { retry_after, limit } => Some(respond::too_many(tier.name(), retry_after, limit)),
         }

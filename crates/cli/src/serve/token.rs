@@ -14,7 +14,7 @@ use crate::environment::Environment;
 use crate::failure::complain;
 
 /// Where the process's environment may have the token.
-const TOKEN_VARIABLES: &[&str] = &["QWEN_SERVER_TOKEN", "CONVOKE_TOKEN"];
+pub(crate) const TOKEN_VARIABLES: &[&str] = &["QWEN_SERVER_TOKEN", "CONVOKE_TOKEN"];
 
 /// A token is no longer than this: what a header can carry with room for the others.
 const TOKEN_BYTES: usize = 4096;
@@ -36,7 +36,9 @@ pub(super) fn token(args: &ServeArgs, environment: &Environment) -> anyhow::Resu
         return Ok(TokenOption::Given(SecretString::from(token)));
     }
     if let Some(path) = &args.token_file {
-        return from_file(path).with_context(|| format!("use --token-file {}", path.display()));
+        return read_token(path)
+            .map(TokenOption::Given)
+            .with_context(|| format!("use --token-file {}", path.display()));
     }
     let variables = TOKEN_VARIABLES.iter().filter_map(|name| environment.of_process_only(name));
     Ok(match variables.map(str::trim).find(|token| !token.is_empty()) {
@@ -45,7 +47,8 @@ pub(super) fn token(args: &ServeArgs, environment: &Environment) -> anyhow::Resu
     })
 }
 
-fn from_file(path: &Path) -> anyhow::Result<TokenOption> {
+/// The token in a file.
+pub(crate) fn read_token(path: &Path) -> anyhow::Result<SecretString> {
     let meta = std::fs::metadata(path)?;
     if meta.permissions().mode() & 0o077 != 0 {
         complain(&format!("warning: {} can be read by others than its owner", path.display()));
@@ -58,5 +61,5 @@ fn from_file(path: &Path) -> anyhow::Result<TokenOption> {
     if token.is_empty() {
         bail!("it holds no token");
     }
-    Ok(TokenOption::Given(SecretString::from(token)))
+    Ok(SecretString::from(token))
 }

@@ -19,6 +19,7 @@ use super::seat::{Binding, Lane, Resume};
 use crate::body;
 use crate::http_error::HttpError;
 use crate::peer::Connection;
+use crate::rate::Admission;
 use crate::respond::{self, Reply, ReplyBody};
 
 pub(super) const CONNECTION_ID: HeaderName = HeaderName::from_static("acp-connection-id");
@@ -62,6 +63,11 @@ where
         return Err(HttpError::new(StatusCode::NOT_IMPLEMENTED, problem.message()));
     }
     let message = rpc::read(value).map_err(|p| HttpError::new(StatusCode::BAD_REQUEST, p.message()))?;
+    if let (Some(rate), Some(tier)) = (&desk.rate, message.tier())
+        && let Admission::Wait { retry_after, limit } = rate.take(from.peer, tier)
+    {
+        return Ok(respond::too_many(tier.name(), retry_after, limit));
+    }
     if let Message::Request { id, method, .. } = &message
         && method == "initialize"
     {

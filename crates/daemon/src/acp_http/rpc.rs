@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::http_error::HttpError;
+use crate::rate::Tier;
 
 /// No request, or one at the wrong moment.
 pub(super) const INVALID_REQUEST: i64 = -32600;
@@ -35,6 +36,19 @@ pub(super) enum Message {
     Notification { method: String, params: Value },
     /// It answers.
     Response { id: Id, answer: Reply },
+}
+
+impl Message {
+    /// What it costs its peer; signs of life, and answers to questions that were asked, are free.
+    pub(super) fn tier(&self) -> Option<Tier> {
+        let (Self::Request { method, .. } | Self::Notification { method, .. }) = self else { return None };
+        match method.as_str() {
+            "session/prompt" => Some(Tier::Prompt),
+            "session/list" => Some(Tier::Read),
+            "_qwen/session/heartbeat" | "_qwen/session/update_metadata" => None,
+            _ => Some(Tier::Mutation),
+        }
+    }
 }
 
 /// What is in a response.

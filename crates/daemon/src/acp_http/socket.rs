@@ -3,6 +3,7 @@
 //! HTTP/1.1 only: over HTTP/2 a client has the event streams. Source: daemon specification, §g; RFC 6455.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -26,11 +27,13 @@ use super::AcpDesk;
 use super::attendant::{Attendant, Memo};
 use super::http::{full, name_connection};
 use super::outlet::{self, End, Item, Reader};
-use super::rpc::{self, Problem};
+use super::rpc::{self, Message, Problem};
 use super::seat::Binding;
 use crate::http_error::HttpError;
-use crate::peer::Connection;
-use crate::respond::{Reply, ReplyBody};
+use crate::peer::{Connection, Peer};
+use crate::rate::{Admission, Tier};
+use crate::respond::{self, Reply, ReplyBody};
+use crate::toll::Toll;
 
 /// The subprotocol that is agreed on; one that carries a token is never echoed.
 const SUBPROTOCOL: &str = "qwen-ws";
@@ -66,6 +69,11 @@ pub(super) async fn open(desk: &AcpDesk, from: &Connection, head: &Parts) -> Res
     else {
         return Err(HttpError::malformed("Not a WebSocket handshake of version 13"));
     };
+    if let Some(rate) = &desk.rate
+        && let Admission::Wait { retry_after, limit } = rate.take(from.peer, Tier::Mutation)
+    {
+        return Ok(respond::too_many(Tier::Mutation.name(), retry_after, limit));
+    }
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(|_| HttpError::internal())?;
     let (place, sender, memos) = desk.registry.admit(false).ok_or_else(full)?;
     let mut reply = Reply::new(ReplyBody::empty());
@@ -87,13 +95,14 @@ pub(super) async fn open(desk: &AcpDesk, from: &Connection, head: &Parts) -> Res
     config.max_frame_size = Some(desk.facts.limits.body_bytes);
     config.write_buffer_size = WRITE_BYTES;
     config.max_write_buffer_size = WRITE_BYTES_MAX;
-    let (loopback, silence) = (from.is_loopback(), desk.heartbeat * SILENT_PULSES);
+    let (peer, loopback) = (from.peer, from.is_loopback());
+    let (rate, silence) = (desk.rate.clone(), desk.heartbeat * SILENT_PULSES);
     let serve = async move {
         // The answer may never get out: then there is no socket, and nobody to serve.
         let Ok(upgraded) = upgrade.await else { return };
         let socket = Socket::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
         let carrying = async move {
-            let carrier = Carrier { sender, loopback, silence };
+            let carrier = Carrier { sender, peer, loopback, rate, silence };
             tokio::select! {
                 () = carrier.carry(socket, reader) => {}
                 () = destroy.cancelled() => {}
@@ -112,7 +121,9 @@ pub(super) async fn open(desk: &AcpDesk, from: &Connection, head: &Parts) -> Res
 /// Carries between a socket and its attendant.
 struct Carrier {
     sender: mpsc::Sender<Memo>,
+    peer: Peer,
     loopback: bool,
+    rate: Option<Arc<Toll>>,
     silence: Duration,
 }
 
@@ -138,7 +149,7 @@ impl Carrier {
                 *heard = Instant::now();
             }
             let memo = match frame {
-                Frame::Text(text) => read(&text, self.loopback),
+                Frame::Text(text) => self.charge(read(&text, self.loopback)),
                 Frame::Binary(_) => Memo::Rubbish(Problem::new(rpc::INVALID_REQUEST, "Messages are text frames")),
                 Frame::Ping(_) | Frame::Pong(_) | Frame::Frame(_) => continue,
                 Frame::Close(_) => return,
@@ -148,6 +159,29 @@ impl Carrier {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// A message that comes too often is answered instead of passed on. The socket itself was counted when it was opened.
+    fn charge(&self, memo: Memo) -> Memo {
+        let Memo::Message { message, .. } = &memo else { return memo };
+        let (Some(rate), Some(tier)) = (&self.rate, message.tier()) else { return memo };
+        let id = match message {
+            Message::Request { method, .. } if method == "initialize" => return memo,
+            Message::Request { id, .. } => Some(id.clone()),
+            Message::Notification { .. } | Message::Response { .. } => None,
+        };
+        let Admission::Wait { retry_after, limit } = rate.take(self.peer, tier) else { return memo };
+        let problem = Problem::new(rpc::INTERNAL, "Rate limit exceeded").with(json!({
+            "httpStatus": 429,
+            "errorKind": "rate_limit_exceeded",
+            "tier": tier.name(),
+            "limit": limit,
+            "retryAfterMs": crate::facts::millis(retry_after),
+        }));
+        Memo::Rubbish(match id {
+            Some(id) => problem.of(id),
+            None => problem,
+        })
     }
 
     /// The socket's half is handed back if it was closed in good order.

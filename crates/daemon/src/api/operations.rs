@@ -458,4 +458,49 @@ pub(super) const OPERATIONS: &[Operation] = &[
             (404, &["permission_already_resolved"]),
         ],
     },
+    Operation {
+        method: "POST",
+        path: "/acp",
+        id: "acpMessage",
+        tag: "ACP",
+        summary: "One JSON-RPC message of an ACP client.",
+        details: Some(
+            "`initialize` opens a connection and is answered here, with `Acp-Connection-Id`. Everything else names its \
+             connection, is accepted with 202, and is answered on a stream: the session's for what concerns one, else \
+             the connection's. An answer to `session/request_permission` is a vote. Errors are JSON-RPC errors.",
+        ),
+        takes: &["Acp-Connection-Id"],
+        body: Some("Object"),
+        success: json(200, "The answer to `initialize`; 202 without a body for everything else.", "Object"),
+        refusals: &[(400, &[]), (404, &[]), (415, &[]), (501, &[]), (503, &["acp_connection_limit"])],
+    },
+    Operation {
+        method: "GET",
+        path: "/acp",
+        id: "acpStream",
+        tag: "ACP",
+        summary: "A stream of JSON-RPC messages to an ACP client, or with `Upgrade: websocket` a WebSocket.",
+        details: Some(
+            "With `Acp-Session-Id` the stream of that session, else the connection's. Each `data:` line is one message; \
+             `id:` is the number of the event that it tells. A WebSocket carries the same messages as text frames, both \
+             ways, and begins with `initialize`; a browser shows the token as the subprotocol \
+             `qwen-bearer.<base64url of the token>` beside `qwen-ws`.",
+        ),
+        takes: &["Acp-Connection-Id", "Acp-Session-Id", "Last-Event-ID", "X-Qwen-Event-Epoch"],
+        body: None,
+        success: text("The messages.", "text/event-stream", "Object"),
+        refusals: &[(400, &[]), (403, &[]), (404, &[]), (406, &[]), (503, &["acp_connection_limit"])],
+    },
+    Operation {
+        method: "DELETE",
+        path: "/acp",
+        id: "acpLeave",
+        tag: "ACP",
+        summary: "Ends an ACP connection. Its sessions stay.",
+        details: None,
+        takes: &["Acp-Connection-Id"],
+        body: None,
+        success: Success { status: 202, says: "It will.", media_type: "", schema: None },
+        refusals: &[(400, &[]), (404, &[])],
+    },
 ];

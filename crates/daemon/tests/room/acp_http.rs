@@ -1,5 +1,6 @@
 //! `/acp` over posts and event streams: statuses, headers, which stream hears of what.
 
+use convoke_daemon::RateOptions;
 use serde_json::{Value, json};
 
 use crate::acp_client::{Messages, Posts, Socket, clients, initialize, prompt, request, select};
@@ -317,4 +318,22 @@ async fn small_methods() {
     socket.send(request(8, "session/close", about(json!({})))).await;
     socket.reply(8).await;
     assert_eq!(rig.client.get(&format!("/session/{session}/status")).await.status, 404);
+}
+
+/// A request over the limit is answered, not carried out; `/acp` is no way around it.
+#[tokio::test]
+async fn it_is_counted() {
+    let rig = Rig::with(|options| options.rate = Some(RateOptions { prompt: 1, ..RateOptions::default() })).await;
+    let connection = Posts::open(&rig.client).await;
+    let mut own = connection.stream(None, &[]).await;
+    let session = connection.session(&mut own, &rig.workspace).await;
+    assert_eq!(connection.post(prompt(2, &session, "hang")).await.status, 202);
+    let refused = connection.post(prompt(3, &session, "hang")).await;
+    assert_eq!((refused.status, refused.header("retry-after").is_some()), (429, true));
+    let mut socket = Socket::open(&rig.client).await;
+    let session = socket.session(&rig.workspace).await;
+    socket.send(prompt(4, &session, "hang")).await;
+    let refused = socket.reply(4).await;
+    assert_eq!(refused["error"]["data"]["httpStatus"], 429, "{refused}");
+    assert_eq!(refused["error"]["data"]["tier"], "prompt");
 }

@@ -33,7 +33,7 @@ const TABLE: &[Library] = &[
     library("hyper", &["daemon", "cli", "testkit", "bench"]),
     library("hyper-util", &["daemon", "cli", "testkit", "bench"]),
     library("http-body-util", &["daemon", "cli", "testkit", "bench"]),
-    library("tokio-tungstenite", &["daemon"]),
+    library("tokio-tungstenite", &["acp", "daemon"]),
     library("rust-embed", &["daemon"]),
     library("prometheus-client", &["daemon"]),
     library("reqwest", &["models"]),
