@@ -60,6 +60,10 @@ impl Clients {
         self.refs.len()
     }
 
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &ClientId> {
+        self.refs.keys()
+    }
+
     /// Everyone who is here now.
     pub(crate) fn snapshot(&mut self) -> Arc<[ClientId]> {
         let refs = &self.refs;

@@ -144,6 +144,10 @@ impl Session {
         &mut self.bus
     }
 
+    pub(crate) fn client_ids(&self) -> impl Iterator<Item = &ClientId> {
+        self.clients.ids()
+    }
+
     pub(crate) fn client_count(&self) -> usize {
         self.clients.len()
     }

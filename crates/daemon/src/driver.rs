@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::{Agents, AgentsOptions, Hosted, Report, Wish};
 use crate::audit_log::AuditLog;
+use crate::fallen::Fallen;
 use crate::metrics::Tally;
 use crate::options::DaemonLimits;
 use crate::session_store::SessionStore;
@@ -51,6 +52,8 @@ pub(crate) struct View<'a> {
     pub(crate) bridge: &'a Bridge,
     /// The agents.
     pub(crate) agents: &'a Agents,
+    /// Sessions that ended with their agents.
+    pub(crate) fallen: &'a Fallen,
     /// Whether the agent for new sessions is up.
     pub(crate) agent_up: bool,
     /// Calls whose answer is not there yet.
@@ -210,6 +213,7 @@ pub(crate) struct Driver {
     audit: AuditLog,
     tally: Tally,
     traces: Traces,
+    fallen: Fallen,
     limits: DaemonLimits,
     last_call_wall_ms: Option<u64>,
     out: Vec<Output>,
@@ -241,6 +245,7 @@ impl Driver {
             audit,
             tally,
             traces: Traces::default(),
+            fallen: Fallen::default(),
             limits,
             last_call_wall_ms: None,
             out: Vec::new(),
@@ -342,6 +347,7 @@ impl Driver {
                 look(&View {
                     bridge: &self.bridge,
                     agents: &self.agents,
+                    fallen: &self.fallen,
                     agent_up: self.agents.is_up(),
                     waiting_calls: self.calls.len(),
                     wall_ms: now.wall_ms,
@@ -365,8 +371,14 @@ impl Driver {
     fn step(&mut self, input: Input) {
         let mut more = VecDeque::from([input]);
         while let Some(input) = more.pop_front() {
-            if matches!(input, Input::AgentGone { .. }) {
-                self.tally.metrics().agent_ended();
+            match &input {
+                Input::AgentGone { agent, .. } => {
+                    let sessions = self.bridge.members_of_agent(*agent);
+                    sessions.for_each(|(session, clients)| self.fallen.note(session.clone(), clients));
+                    self.tally.metrics().agent_ended();
+                }
+                Input::SessionStarted { session, .. } => self.fallen.risen(session),
+                _ => {}
             }
             self.traces.input(&input);
             let mut out = std::mem::take(&mut self.out);

@@ -28,6 +28,7 @@ mod boot;
 mod daemon;
 mod driver;
 mod facts;
+mod fallen;
 mod http_error;
 mod line_file;
 mod listener;

@@ -126,6 +126,12 @@ impl Bridge {
         self.sessions.values().filter(|session| session.agent() == agent).count()
     }
 
+    /// The live sessions of an agent, each with the clients that are registered on it.
+    pub fn members_of_agent(&self, agent: AgentKey) -> impl Iterator<Item = (&SessionId, Vec<ClientId>)> {
+        let sessions = self.sessions.iter().filter(move |(_, session)| session.agent() == agent);
+        sessions.map(|(id, session)| (id, session.client_ids().cloned().collect()))
+    }
+
     /// How much there is.
     #[must_use]
     pub fn counts(&self) -> Counts {

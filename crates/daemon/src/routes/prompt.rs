@@ -14,7 +14,7 @@ use crate::http_error::HttpError;
 use crate::respond::{self, Reply};
 use crate::service::Service;
 
-/// `POST /session/:id/prompt`: 202 at once; the turn's end is an event.
+/// `POST /session/:id/prompt`: 202 at once; the turn's end is an event. A session that ended with its agent comes back.
 pub(super) async fn send(service: &Service, incoming: Incoming<'_>, id: &str) -> Result<Reply, HttpError> {
     let caller = incoming.caller()?;
     let mut fields = incoming.fields;
@@ -22,11 +22,17 @@ pub(super) async fn send(service: &Service, incoming: Incoming<'_>, id: &str) ->
     let deadline = deadline(&fields)?;
     let prompt_id = PromptId(Uuid::new_v4().to_string());
     let session = SessionId::from(id);
+    let revived = super::session::revive(service, &session, caller.client.as_ref()).await?;
     let call = service.handle.call(|call| Input::Prompt { call, session, caller, prompt_id, blocks, deadline });
-    match call.await? {
-        Answer::Prompt(accepted) => Ok(respond::json(StatusCode::ACCEPTED, &accepted)),
-        _ => Err(HttpError::internal()),
-    }
+    let Answer::Prompt(accepted) = call.await? else { return Err(HttpError::internal()) };
+    let Some(client) = revived else { return Ok(respond::json(StatusCode::ACCEPTED, &accepted)) };
+    let body = json!({
+        "promptId": accepted.prompt_id,
+        "lastEventId": accepted.last_event_id,
+        "eventEpoch": accepted.event_epoch,
+        "clientId": client,
+    });
+    Ok(respond::json(StatusCode::ACCEPTED, &body))
 }
 
 fn blocks(fields: &mut Fields) -> Result<Vec<Value>, HttpError> {

@@ -141,9 +141,40 @@ pub(super) async fn resume(service: &Service, incoming: &Incoming<'_>, id: &str)
 async fn restore(service: &Service, incoming: &Incoming<'_>, id: &str) -> Result<SessionAnswer, HttpError> {
     let client = incoming.client()?;
     check_workspace(service, incoming)?;
-    let (session, workspace) = (SessionId::from(id), service.facts.workspace.clone());
-    let call = service.handle.call(|call| Input::Restore { call, session, workspace, client, minted: mint() });
+    attach(service, SessionId::from(id), client, mint()).await
+}
+
+async fn attach(
+    service: &Service,
+    session: SessionId,
+    client: Option<ClientId>,
+    minted: ClientId,
+) -> Result<SessionAnswer, HttpError> {
+    let workspace = service.facts.workspace.clone();
+    let call = service.handle.call(|call| Input::Restore { call, session, workspace, client, minted });
     session_answer(call.await?)
+}
+
+/// Loads a session again that ended because its agent died, for a caller who was on it, or an anonymous one.
+///
+/// The answer is the caller's id on it: its own, or a new one for an anonymous caller. `None` if there was nothing to do.
+pub(super) async fn revive(
+    service: &Service,
+    session: &SessionId,
+    client: Option<&ClientId>,
+) -> Result<Option<ClientId>, HttpError> {
+    let (wanted, claimed) = (session.clone(), client.cloned());
+    let fell = service.handle.look(move |view| {
+        let members = view.fallen.clients_of(&wanted).filter(|_| view.bridge.authorize(&wanted, None).is_err())?;
+        Some(claimed.is_none_or(|client| members.contains(&client)))
+    });
+    if fell.await? != Some(true) {
+        return Ok(None);
+    }
+    tracing::info!(sessionId = %session, "a prompt brings a session back whose agent died");
+    let id = client.cloned().unwrap_or_else(mint);
+    let answer = attach(service, session.clone(), None, id).await?;
+    Ok(Some(answer.created.client_id))
 }
 
 fn mint() -> ClientId {

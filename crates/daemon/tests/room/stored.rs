@@ -177,6 +177,35 @@ fn at_first(n: usize, first: Script) -> AgentSource {
 }
 
 #[tokio::test]
+async fn the_next_prompt_brings_a_session_back_whose_agent_died() {
+    let folder = tempfile::tempdir().unwrap();
+    let rig = Rig::with(keeping(folder.path(), Script::default())).await;
+    let member = rig.join("single").await;
+    say(&member, "echo before").await;
+    for anonymous in [false, true] {
+        let mut stream = member.events().await;
+        member.prompt("exit 3").await;
+        assert_eq!(stream.rest().await.0.last().unwrap().kind, "session_died");
+        let stranger = json!({"prompt": [{"type": "text", "text": "echo x"}]});
+        let refused = rig.client.post(&member.path("prompt"), "client_stranger", stranger).await;
+        assert_eq!(refused.status, 404, "who was not on it brings nothing back: {}", refused.text());
+        let prompt = json!({"prompt": [{"type": "text", "text": "echo after"}]});
+        let client = if anonymous { "" } else { member.id.as_str() };
+        let accepted = rig.client.post(&member.path("prompt"), client, prompt).await;
+        assert_eq!(accepted.status, 202, "{}", accepted.text());
+        let accepted = accepted.json();
+        assert_eq!(accepted["clientId"] == member.id.as_str(), !anonymous, "who was on it keeps its id: {accepted}");
+        let complete = member.events_after("0").await.until("turn_complete").await;
+        assert_eq!(complete["data"]["promptId"], accepted["promptId"]);
+        assert_eq!(member.status().await["clientCount"], 1);
+    }
+    let closed = rig.client.call("DELETE", &format!("/session/{}", member.session), "", json!({})).await;
+    assert_eq!(closed.status, 204);
+    let body = json!({"prompt": [{"type": "text", "text": "echo x"}]});
+    assert_eq!(rig.client.post(&member.path("prompt"), "", body).await.status, 404, "a closed session stays closed");
+}
+
+#[tokio::test]
 async fn a_session_does_not_start_at_an_agent_that_is_dying() {
     let dying = Script { exit_at_new: Some(0), ..Script::default() };
     let once = dying.clone();
