@@ -39,6 +39,7 @@ const SUITES: &[Suite] = &[
         needs: &[Need::Packages, Need::Node22, Need::Browser],
         run: foreign::qwen_web_shell,
     },
+    Suite { name: "acp sdk", needs: &[Need::Packages, Need::Node22], run: foreign::acp_sdk },
     Suite { name: "gemini cli", needs: &[Need::Packages, Need::Node22], run: foreign::gemini_cli },
 ];
 

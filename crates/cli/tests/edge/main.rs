@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
 
+mod acp;
 mod boot;
 // The demo's client is a client of these tests as well.
 #[path = "../../src/demo/client.rs"]

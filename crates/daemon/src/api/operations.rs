@@ -496,7 +496,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         path: "/acp",
         id: "acpLeave",
         tag: "ACP",
-        summary: "Ends an ACP connection. Its sessions stay.",
+        summary: "Ends an ACP connection. A session goes on while somebody else is in it.",
         details: None,
         takes: &["Acp-Connection-Id"],
         body: None,

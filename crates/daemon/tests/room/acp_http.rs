@@ -127,6 +127,7 @@ async fn what_initialize_says() {
     insta::assert_snapshot!("what_initialize_says", serde_json::to_string_pretty(&said).unwrap());
 }
 
+/// A session is the daemon's: it goes on while anybody is in it.
 #[tokio::test]
 async fn a_session_of_its_own_outlives_its_connection() {
     let rig = Rig::new().await;
@@ -136,12 +137,15 @@ async fn a_session_of_its_own_outlives_its_connection() {
     let session = connection.session(&mut own, &rig.workspace).await;
     assert_ne!(session, shared.session);
     let mut stream = connection.stream(Some(&session), &[]).await;
+    let joined = rig.client.post(&format!("/session/{session}/resume"), "", json!({})).await;
+    assert_eq!(joined.status, 200);
+    clients(&rig.client, &session, 2).await;
     assert_eq!(connection.delete().await.status, 202);
     own.ended().await;
     stream.ended().await;
     let gone = connection.post(request(3, "session/list", json!({}))).await;
     assert_eq!(gone.status, 404);
-    clients(&rig.client, &session, 0).await;
+    clients(&rig.client, &session, 1).await;
 }
 
 /// What happened before a session's stream was opened, and while it was gone, is told when it comes.

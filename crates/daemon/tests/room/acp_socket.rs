@@ -206,9 +206,11 @@ async fn a_slow_client_is_evicted() {
     let mut socket = Socket::open(&rig.client).await;
     let session = socket.session(&rig.workspace).await;
     let other = rig.join("thread").await;
+    let joined = rig.client.post(&format!("/session/{session}/resume"), "", json!({})).await;
+    assert_eq!(joined.status, 200);
     // Far more than the buffers of a socket, an outlet and a subscription hold together.
     socket.send(prompt(1, &session, "flood scenario n=4000 pad=8000")).await;
-    clients(&rig.client, &session, 0).await;
+    clients(&rig.client, &session, 1).await;
     drop(socket);
     assert_eq!(other.status().await["clientCount"], 1);
 }

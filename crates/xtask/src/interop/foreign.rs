@@ -30,6 +30,15 @@ pub(super) fn qwen_sdk(machine: &Machine, _: &mut Skipped) -> anyhow::Result<()>
     Ok(())
 }
 
+/// The protocol's official SDK as a client: of `/acp` by HTTP and by WebSocket, and of `convoke attach` by stdio.
+pub(super) fn acp_sdk(machine: &Machine, _: &mut Skipped) -> anyhow::Result<()> {
+    let programs = machine.programs()?;
+    Script::tests(machine.path(Need::Node22)?, &["acp/sdk.test.mjs"])
+        .env("CONVOKE_PROGRAM", &programs.convoke)
+        .run_against(&mut Daemon::start(&Setup::scripted(&programs))?, machine)?;
+    Ok(())
+}
+
 /// The peer's page, as it is in its npm package, behind a proxy that stands in for its own server.
 pub(super) fn qwen_web_shell(machine: &Machine, _: &mut Skipped) -> anyhow::Result<()> {
     let programs = machine.programs()?;

@@ -1,9 +1,8 @@
 //! Sans-IO: in which order does a client leave?
 //!
 //! Its own running turns are cancelled; then the requests are cancelled that nobody would answer without it, those
-//! included whose vote and cancel both failed before; then it detaches, still subscribed, so that a session that was
-//! never used outlives its client as on the peer. Source: daemon specification, §f.7 and §g; `abandonPendingForSession`
-//! of the mediation document.
+//! included whose vote and cancel both failed before; then it detaches and unsubscribes. Source: daemon specification,
+//! §f.7 and §g; `abandonPendingForSession` of the mediation document.
 
 use std::collections::BTreeMap;
 
