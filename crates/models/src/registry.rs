@@ -100,6 +100,12 @@ impl Registry {
         };
         Ok(Connections { default: self.default.clone(), connections })
     }
+
+    /// With generators of the caller's own, one per provider.
+    pub fn connect_with(&self, make: impl Fn(&str) -> Arc<dyn ContentGenerator>) -> Connections {
+        let connection = |name: &String| (name.clone(), Connection { generator: make(name), scripted: false });
+        Connections { default: self.default.clone(), connections: self.providers.keys().map(connection).collect() }
+    }
 }
 
 #[derive(Clone)]
