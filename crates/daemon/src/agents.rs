@@ -224,9 +224,18 @@ impl Agents {
         }
     }
 
-    /// Asks an agent to end that has lost its only session.
+    /// An agent that leaves calls unanswered may be stuck: it keeps its sessions and gets no other.
+    fn set_aside(&mut self, key: AgentKey) {
+        if let Some(agent) = self.live.get(&key) {
+            tracing::warn!(agent = key.0, name = agent.name, "an agent does not answer; it gets no more sessions");
+        }
+        self.current.retain(|_, current| *current != key);
+        self.stop_if_alone(key);
+    }
+
+    /// Asks an agent to end that has lost its last session and gets no other.
     fn stop_if_alone(&mut self, key: AgentKey) {
-        let Some(agent) = self.live.get(&key).filter(|_| self.options.isolation == Isolation::Session) else { return };
+        let Some(agent) = self.live.get(&key) else { return };
         let spare = self.current.values().any(|current| *current == key);
         if !spare && agent.sessions.is_empty() && agent.starting.is_empty() {
             agent.stop.cancel();

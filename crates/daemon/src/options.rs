@@ -179,6 +179,10 @@ pub struct DaemonLimits {
     pub session_start_timeout: Duration,
     /// How long an agent may take to load a session.
     pub restore_timeout: Duration,
+    /// How long an agent may take to end a turn that was cancelled, to close a session, or to change its model or mode.
+    pub cancel_timeout: Duration,
+    /// How long an agent may stay once its stdin was closed.
+    pub agent_grace: Duration,
     /// Bytes of what an agent tells again of one session that it loads. Source: daemon specification §a,
     /// `--compacted-replay-max-bytes`.
     pub replay_bytes: usize,
@@ -216,6 +220,8 @@ impl Default for DaemonLimits {
             initialize_timeout: Duration::from_secs(10),
             session_start_timeout: Duration::from_secs(30),
             restore_timeout: Duration::from_secs(60),
+            cancel_timeout: Duration::from_secs(10),
+            agent_grace: Duration::from_secs(5),
             replay_bytes: 4 << 20,
             journal_events: 10_000,
             journal_bytes: 8 << 20,

@@ -10,4 +10,4 @@ mod scripted_agent;
 
 pub use environment::{Ran, TestEnvironment, run};
 pub use fuzz::fuzz;
-pub use scripted_agent::{Script, run_scripted_agent, scripted_agent_binary};
+pub use scripted_agent::{Chaos, Script, run_scripted_agent, scripted_agent_binary};

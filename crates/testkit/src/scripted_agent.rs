@@ -26,6 +26,7 @@
 //! | `echo` | the prompt's text again |
 //! | anything else | `Hello from mock.` |
 
+mod chaos;
 mod offers;
 mod store;
 mod turn;
@@ -41,6 +42,9 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+pub use chaos::Chaos;
+use chaos::Step;
 
 /// Lines on their way to stdout; small, so that a reader that stops is felt.
 const OUTGOING_MAX: usize = 16;
@@ -70,6 +74,8 @@ pub struct Script {
     pub store: Option<PathBuf>,
     /// Exits with this code when it is asked for a new session.
     pub exit_at_new: Option<u8>,
+    /// What it does wrong at one step, as a process.
+    pub chaos: Option<Chaos>,
 }
 
 impl Default for Script {
@@ -86,22 +92,26 @@ impl Default for Script {
             config_options: false,
             store: None,
             exit_at_new: None,
+            chaos: None,
         }
     }
 }
 
 impl Script {
     /// Reads the arguments of the executable: `--exit-at-start=N`, `--silent`, `--rubbish`, `--endless-line`,
-    /// `--protocol-version=N`, `--odd-ids`, `--ignore-eof`, `--models`, `--config-options`, `--store=FILE`, `--exit-at-new=N`.
-    /// `None` if there is any other.
+    /// `--protocol-version=N`, `--odd-ids`, `--ignore-eof`, `--models`, `--config-options`, `--store=FILE`,
+    /// `--exit-at-new=N`, and `--chaos=KIND@STEP` with `--armed-by=FILE`, which lets only one agent do it: the one that
+    /// finds that file. `None` if there is any other.
     pub fn parse(args: impl IntoIterator<Item = String>) -> Option<Self> {
-        let mut script = Self::default();
+        let (mut script, mut armed_by) = (Self::default(), None);
         for arg in args {
             match arg.split_once('=').unwrap_or((&arg, "")) {
                 ("--exit-at-start", code) => script.exit_at_start = Some(code.parse().ok()?),
                 ("--protocol-version", version) => script.protocol_version = version.parse().ok()?,
                 ("--store", file) => script.store = Some(file.into()),
                 ("--exit-at-new", code) => script.exit_at_new = Some(code.parse().ok()?),
+                ("--chaos", what) => script.chaos = Some(Chaos::parse(what)?),
+                ("--armed-by", file) => armed_by = Some(file.into()),
                 ("--silent", "") => script.silent = true,
                 ("--rubbish", "") => script.rubbish = true,
                 ("--endless-line", "") => script.endless_line = true,
@@ -111,6 +121,9 @@ impl Script {
                 ("--config-options", "") => script.config_options = true,
                 _ => return None,
             }
+        }
+        if let Some(chaos) = &mut script.chaos {
+            chaos.armed_by = armed_by;
         }
         Some(script)
     }
@@ -266,6 +279,15 @@ impl Agent {
         let (id, params) = (&message["id"], &message["params"]);
         let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
         match message["method"].as_str() {
+            Some("initialize") => self.chaos(Step::Initialize, &session).await,
+            Some("session/new") => self.chaos(Step::New, &session).await,
+            Some("session/load") => self.chaos(Step::Load, &session).await,
+            Some("session/set_mode") => self.chaos(Step::Mode, &session).await,
+            Some("session/cancel") => self.chaos(Step::Cancel, &session).await,
+            Some("session/close") => self.chaos(Step::Close, &session).await,
+            _ => {}
+        }
+        match message["method"].as_str() {
             None => {
                 let asked = id.as_u64().and_then(|id| self.state().asked.remove(&id));
                 if let Some(asked) = asked {
@@ -275,12 +297,14 @@ impl Agent {
             }
             Some("initialize") if self.0.script.silent => {}
             Some("initialize") => {
+                let offered = if self.closes_sessions() { json!({"close": {}}) } else { json!({}) };
                 let about = json!({
                     "protocolVersion": self.0.script.protocol_version,
                     "agentInfo": {"name": "scripted", "title": "Scripted agent", "version": "1.0.0"},
                     "authMethods": [],
                     "agentCapabilities": {
                         "loadSession": self.0.script.store.is_some(),
+                        "sessionCapabilities": offered,
                         "promptCapabilities": {"image": false, "audio": false, "embeddedContext": true},
                         "_meta": {"scripted": true},
                     },
@@ -316,6 +340,7 @@ impl Agent {
                 let update = json!({"sessionUpdate": "current_mode_update", "currentModeId": params["modeId"]});
                 self.notify("session/update", json!({"sessionId": session, "update": update})).await;
             }
+            Some("session/close") if self.closes_sessions() => self.answer(id, Ok(json!({}))).await,
             Some("session/cancel") => {
                 let cancel = self.state().sessions.get(&session).map(|(_, cancel)| cancel.clone());
                 if let Some(cancel) = cancel {

@@ -13,6 +13,7 @@ use convoke_bridge::{AgentKey, CreationId, Resolution, StartFailure, TurnOutcome
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::AgentsOptions;
@@ -51,6 +52,8 @@ pub(super) async fn keep(
 async fn start(options: &AgentsOptions, source: AgentSource) -> Result<(AgentChild, AgentEvents), StartError> {
     let limits = AgentOptions {
         initialize_timeout: options.limits.initialize_timeout,
+        cancel_timeout: options.limits.cancel_timeout,
+        close_grace: options.limits.agent_grace,
         client: ("convoke".to_owned(), options.version.clone()),
         serves: true,
         ..AgentOptions::default()
@@ -153,6 +156,7 @@ impl Keeper {
             Order::Prompt { session, prompt_id, blocks } => {
                 calls.spawn(async move {
                     let end = agent.prompt(&session, Value::Array(blocks), None).await;
+                    let stuck = matches!(end, Err(AgentError::CancelIgnored { .. }));
                     let outcome = match end {
                         Ok(end) => TurnOutcome::Complete { stop_reason: end.stop_reason },
                         // Its sessions end with it, and that is reported on its own.
@@ -164,7 +168,7 @@ impl Keeper {
                             TurnOutcome::Failed { message: error.to_string(), code: None }
                         }
                     };
-                    Some(Report::TurnEnded { session, prompt_id, outcome })
+                    Some(Report::TurnEnded { session, prompt_id, outcome, stuck })
                 });
             }
             Order::Cancel { session } => {
@@ -174,16 +178,29 @@ impl Keeper {
             }
             Order::Close { session } => {
                 calls.spawn(async move {
-                    if let Err(error) = agent.close_session(&session).await {
-                        tracing::debug!(%session, %error, "the agent did not close a session");
+                    match timeout(options.limits.cancel_timeout, agent.close_session(&session)).await {
+                        Ok(Ok(())) => None,
+                        Ok(Err(error)) => {
+                            tracing::debug!(%session, %error, "the agent did not close a session");
+                            None
+                        }
+                        Err(_) => Some(Report::Stuck),
                     }
-                    None
                 });
             }
             Order::Change(change) => {
                 calls.spawn(async move {
-                    let result = agent.request(change.ask.method, change.ask.params.clone()).await;
-                    Some(Report::Changed(change, result.map_err(|error| agent_failure(&error))))
+                    let (limit, method) = (options.limits.cancel_timeout, change.ask.method);
+                    let answer = timeout(limit, agent.request(method, change.ask.params.clone())).await;
+                    let stuck = answer.is_err();
+                    let result = match answer {
+                        Ok(result) => result.map_err(|error| agent_failure(&error)),
+                        Err(_) => {
+                            let message = format!("it did not answer {method} within {} ms", limit.as_millis());
+                            Err(StartFailure::Unavailable { message })
+                        }
+                    };
+                    Some(Report::Changed { change, result, stuck })
                 });
             }
             Order::Reply(reply, resolution) => answer(*reply, resolution),

@@ -117,13 +117,24 @@ pub(crate) enum Report {
         prompt_id: PromptId,
         /// How.
         outcome: TurnOutcome,
+        /// The agent did not heed a cancel.
+        stuck: bool,
     },
+    /// The agent left something unanswered for too long.
+    Stuck,
     /// A question was taken back.
     Withdrawn(ReplyKey),
     /// Something was done for the agent.
     Served(Served),
     /// The model or mode was changed, or not.
-    Changed(Box<Change>, Result<Value, StartFailure>),
+    Changed {
+        /// What was asked.
+        change: Box<Change>,
+        /// What the agent answered.
+        result: Result<Value, StartFailure>,
+        /// It did not answer at all.
+        stuck: bool,
+    },
 }
 
 /// A session as its agent made it.

@@ -33,22 +33,29 @@ impl Agents {
             }
             Report::Said(event) => self.said(key, event, out),
             Report::Started { creation, result } => self.started(key, creation, result, out),
-            Report::TurnEnded { session, prompt_id, outcome } => {
+            Report::TurnEnded { session, prompt_id, outcome, stuck } => {
                 if let Some(hosted) = agent.sessions.get_mut(&session) {
                     out.push(Input::TurnEnded { session: hosted.session().clone(), prompt_id, outcome });
                     let (deeds, name) = (hosted.turn_ended(), agent.name.clone());
                     self.count(&name, deeds);
                 }
+                if stuck {
+                    self.set_aside(key);
+                }
             }
+            Report::Stuck => self.set_aside(key),
             Report::Served(served) => {
                 let deed = agent.sessions.get(&served.session).and_then(|hosted| hosted.served(&served));
                 let name = agent.name.clone();
                 self.count(&name, deed);
             }
             Report::Withdrawn(reply) => out.push(Input::PermissionWithdrawn { reply }),
-            Report::Changed(change, result) => {
+            Report::Changed { change, result, stuck } => {
                 if let Some(hosted) = agent.sessions.get_mut(&change.agent_session) {
                     hosted.changed(*change, result, out);
+                }
+                if stuck {
+                    self.set_aside(key);
                 }
             }
         }
@@ -102,6 +109,9 @@ impl Agents {
         });
         let agent_session = match result {
             Err(failure) => {
+                if let StartFailure::InitTimeout { .. } | StartFailure::RestoreTimeout { .. } = &failure {
+                    self.current.retain(|_, current| *current != key);
+                }
                 if let StartFailure::NotStored { session } = &failure
                     && agent.loads
                 {

@@ -7,6 +7,7 @@ mod acp_http;
 mod acp_socket;
 mod agents;
 mod audit;
+mod chaos;
 mod client;
 mod context;
 mod edge;

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Agent;
+use super::chaos::Step;
 
 /// Between the chunks of the slow scenario.
 const TICK: Duration = Duration::from_millis(20);
@@ -41,6 +42,7 @@ fn number(text: &str, name: &str, default: usize) -> usize {
 impl Turn {
     pub(super) async fn run(&self, text: &str) -> Result<Value, Value> {
         let has = |word: &str| text.contains(word);
+        self.agent.chaos(Step::Prompt, &self.session).await;
         if has("approvals at once") {
             return self.approvals(2, true, false).await;
         }
@@ -247,6 +249,7 @@ impl Turn {
             "title": "Shell", "toolCallId": id, "sessionUpdate": "tool_call",
         }))
         .await;
+        self.agent.chaos(Step::Turn, &self.session).await;
         id
     }
 
@@ -268,7 +271,9 @@ impl Turn {
             },
             "options": options(classifier),
         });
-        self.agent.ask("session/request_permission", params).await
+        let asked = self.agent.ask("session/request_permission", params).await;
+        self.agent.chaos(Step::Permission, &self.session).await;
+        asked
     }
 
     fn command(&self, call: &str) -> String {
