@@ -66,8 +66,9 @@ async fn until(what: &str, fact: impl Fn() -> bool) {
     tokio::time::timeout(PATIENCE, waiting).await.expect(what);
 }
 
-/// Has the agent come to its misdeed, which takes the file away. Gives the session's events, if there is one.
-async fn provoke(environment: &TestEnvironment, daemon: &Daemon, chaos: &str) -> Option<Events> {
+/// Has the agent come to its misdeed, which takes the file away. Gives its client and the
+/// session's events, if there is one.
+async fn provoke(environment: &TestEnvironment, daemon: &Daemon, chaos: &str) -> (Client, Option<Events>) {
     let mut client = Client::new(daemon.address, TOKEN);
     let mut events = None;
     if !chaos.ends_with("@initialize") {
@@ -82,7 +83,7 @@ async fn provoke(environment: &TestEnvironment, daemon: &Daemon, chaos: &str) ->
         }
     }
     until(chaos, || environment.read("home/armed").is_none()).await;
-    events
+    (client, events)
 }
 
 /// The last event of a stream that ends.
@@ -131,7 +132,8 @@ async fn what_an_agent_leaves_behind_ends_with_it_and_not_with_the_daemon() {
     let runs = cases.map(async |chaos| {
         let environment = TestEnvironment::new();
         let mut daemon = start(&environment, chaos);
-        let events = provoke(&environment, &daemon, chaos).await;
+        // Events end with their client.
+        let (_client, events) = provoke(&environment, &daemon, chaos).await;
         // The next session has a new agent, which is not started before the end of the other one is known. Only who
         // came while that one was starting is refused, and may come again.
         let mut client = Client::new(daemon.address, TOKEN);
