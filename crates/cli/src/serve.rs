@@ -46,7 +46,8 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
 
 fn serve(args: &ServeArgs, startup: &Startup) -> anyhow::Result<Exit> {
     let options = options::options(args, startup)?;
-    runtime()?.block_on(async move {
+    let runtime = runtime()?;
+    let exit = runtime.block_on(async move {
         let daemon = Daemon::bind(options).await?;
         for notice in daemon.notices() {
             complain(notice);
@@ -58,7 +59,10 @@ fn serve(args: &ServeArgs, startup: &Startup) -> anyhow::Result<Exit> {
         }
         print(&daemon.ready_line());
         Ok(until_signal(daemon).await)
-    })
+    });
+    // Whatever still hangs on a file system that does not answer ends with the process.
+    runtime.shutdown_background();
+    exit
 }
 
 /// Runs the daemon until a signal comes; a second one ends it at once.

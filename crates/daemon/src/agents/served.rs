@@ -13,6 +13,7 @@ use convoke_acp::{ClientCall, RpcError};
 use convoke_protocol::SessionId;
 use convoke_stdx::guard::Spawner;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::order::Report;
@@ -29,9 +30,14 @@ fn error(code: i32, message: impl Into<String>) -> RpcError {
     RpcError { code, message: message.into(), data: None }
 }
 
+/// Files that are read or written for one agent at once: the threads for slow things are the daemon's, its audit among
+/// their users.
+const FILES_AT_ONCE: usize = 4;
+
 /// Serves one agent.
 pub(super) struct Desk {
     workspace: Arc<PathBuf>,
+    files: Arc<Semaphore>,
     terminals: Terminals,
 }
 
@@ -49,7 +55,8 @@ pub(crate) struct Served {
 
 impl Desk {
     pub(super) fn new(workspace: PathBuf, spawner: Spawner) -> Self {
-        Self { workspace: Arc::new(workspace), terminals: Terminals::new(spawner) }
+        let files = Arc::new(Semaphore::new(FILES_AT_ONCE));
+        Self { workspace: Arc::new(workspace), files, terminals: Terminals::new(spawner) }
     }
 
     /// Serves a request now or in one of `tasks`, which also tell what was done.
@@ -59,7 +66,10 @@ impl Desk {
         match method.as_str() {
             "fs/read_text_file" | "fs/write_text_file" => {
                 let writes = method == "fs/write_text_file";
+                let files = Arc::clone(&self.files);
                 tasks.spawn(async move {
+                    // It is never closed.
+                    let _turn = files.acquire_owned().await;
                     let title = params.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
                     let act = if writes { files::write } else { files::read };
                     let done = tokio::task::spawn_blocking(move || act(&workspace, &params)).await;

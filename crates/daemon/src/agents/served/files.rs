@@ -3,7 +3,6 @@
 //! A path is judged by where it leads: links are resolved first, and what is not there yet is judged by the folder that
 //! is. Source: ACP v1, "File System".
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
@@ -18,11 +17,10 @@ const FILE_MAX: u64 = 10 << 20;
 /// `fs/read_text_file`: the text, or the lines from `line` on, at most `limit` of them.
 pub(super) fn read(workspace: &Path, params: &Value) -> Result<Value, RpcError> {
     let path = inside(workspace, params)?;
-    let file = File::open(&path).map_err(|why| failed("read", &path, &why))?;
-    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
-    if !is_file {
-        return Err(error(INVALID_PARAMS, format!("{} is no file", path.display())));
-    }
+    let file = convoke_stdx::open_regular(&path).map_err(|why| match why.kind() {
+        ErrorKind::InvalidInput => error(INVALID_PARAMS, format!("{} is no file", path.display())),
+        _ => failed("read", &path, &why),
+    })?;
     let mut bytes = Vec::new();
     file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(|why| failed("read", &path, &why))?;
     if bytes.len() as u64 > FILE_MAX {
@@ -102,6 +100,7 @@ fn failed(what: &str, path: &Path, why: &io::Error) -> RpcError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -182,6 +181,9 @@ mod tests {
         assert!(write(&place.workspace, &params(&place.workspace.join("deep"))).is_err());
         assert_eq!(read(&place.workspace, &params(&place.workspace.join("none"))).unwrap_err().code, NOT_FOUND);
         assert!(read(&place.workspace, &params(&place.workspace.join("deep"))).is_err());
+        let fifo = place.workspace.join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert!(read(&place.workspace, &params(&fifo)).unwrap_err().message.ends_with("is no file"));
     }
 
     #[test]
