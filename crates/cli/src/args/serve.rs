@@ -66,7 +66,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<String>,
 
-    /// Serve the page at / [default]
+    /// Serve the page at /, as is usual
     #[arg(long, overrides_with = "no_web")]
     pub(crate) web: bool,
 

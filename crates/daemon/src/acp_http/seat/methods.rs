@@ -37,7 +37,7 @@ pub(super) enum Awaited {
     /// A prompt that is being accepted.
     Prompt(PromptId),
     /// A vote for the client's answer to this question.
-    Vote(u64),
+    Vote { number: u64, loopback: bool },
     /// A vote that came as a request.
     Permission { id: Id, request: RequestId },
     /// How a turn stands whose end may have been missed.
@@ -58,7 +58,7 @@ impl Seat {
         let asked = |awaited: &&Awaited| match awaited {
             Awaited::New(_) | Awaited::Restore { .. } | Awaited::Plain { .. } => true,
             Awaited::Permission { .. } | Awaited::Cancel => true,
-            Awaited::Prompt(_) | Awaited::Vote(_) | Awaited::Turn(_) | Awaited::Told => false,
+            Awaited::Prompt(_) | Awaited::Vote { .. } | Awaited::Turn(_) | Awaited::Told => false,
             Awaited::Abandoned(_) | Awaited::Leaving => false,
         };
         self.turns.len() + self.calls.values().filter(asked).count()
@@ -113,7 +113,7 @@ impl Seat {
         match self.sessions.get(&session).map(|owned| owned.client.clone()) {
             Some(client) => {
                 let order = Order::Vote { session, client, request, choice };
-                self.call(order, loopback, Awaited::Vote(number), out);
+                self.call(order, loopback, Awaited::Vote { number, loopback }, out);
             }
             None => self.asks.forget_session(&session),
         }
@@ -282,10 +282,11 @@ impl Seat {
                     self.answer(&Lane::Session(turn.session), message, now, out);
                 }
             }
-            (Awaited::Vote(number), result) => {
+            (Awaited::Vote { number, loopback }, result) => {
                 let end = vote_end(result.as_ref().err());
+                // What follows a vote comes from where the vote came from.
                 if let Some(ballot) = self.asks.voted(number, end) {
-                    self.cast(ballot, false, out);
+                    self.cast(ballot, loopback, out);
                 }
             }
             (Awaited::Permission { id, request }, result) => {

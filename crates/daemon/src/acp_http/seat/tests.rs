@@ -223,6 +223,8 @@ fn a_double_failure_is_retried_at_the_end() {
     rig.ask("r1", None);
     rig.respond("_qwen_perm_c1_1", selected());
     rig.done(refused(StatusCode::SERVICE_UNAVAILABLE));
+    let local = |output: &Output| matches!(output, Output::Call { loopback: true, .. });
+    assert!(rig.out.iter().any(local), "the cancel comes from where the vote came from: {:?}", rig.out);
     let Order::Vote { choice: VoteChoice::Cancelled, .. } = rig.done(refused(StatusCode::SERVICE_UNAVAILABLE)) else {
         panic!("no cancel")
     };
