@@ -14,6 +14,11 @@ use sha2::{Digest as _, Sha256};
 /// as the agent sent it and as it stands in `permission_request`.
 #[must_use]
 pub fn action_digest(session: &SessionId, tool_call: &Value, options: &[Value]) -> String {
+    digest_and_size(session, tool_call, options).0
+}
+
+/// The digest, and the bytes of what it is over.
+pub(crate) fn digest_and_size(session: &SessionId, tool_call: &Value, options: &[Value]) -> (String, usize) {
     let mut text = String::from("{\"options\":");
     write_list(&mut text, options);
     text.push_str(",\"sessionId\":");
@@ -26,7 +31,7 @@ pub fn action_digest(session: &SessionId, tool_call: &Value, options: &[Value]) 
         // Writing to a string can't fail.
         let _ = write!(digest, "{byte:02x}");
     }
-    digest
+    (digest, text.len())
 }
 
 fn write_value(text: &mut String, value: &Value) {

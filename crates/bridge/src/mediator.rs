@@ -31,7 +31,7 @@ use convoke_protocol::{ClientId, PromptId, RequestId, SessionId};
 use convoke_stdx::{Now, Tick};
 use serde_json::{Map, Value, json};
 
-use crate::action_digest::action_digest;
+use crate::action_digest::{action_digest, digest_and_size};
 use crate::audit::{AuditEvent, AuditResolution, AuditRing, DecisionReason};
 #[cfg(any(test, feature = "sim"))]
 use crate::clients::Clients;
@@ -74,6 +74,7 @@ pub(crate) struct Mediator {
     cancel: CancelRule,
     timeout_ms: Option<u64>,
     pending_max: usize,
+    pending_bytes_max: usize,
     resolved_max: usize,
     pending: BTreeMap<RequestId, Pending>,
     /// Per session in the order of issue.
@@ -109,6 +110,7 @@ impl Mediator {
             cancel: options.cancel,
             timeout_ms: options.permission_timeout.map(|t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX)),
             pending_max: options.limits.pending_permissions,
+            pending_bytes_max: options.limits.pending_bytes,
             resolved_max: options.limits.resolved_permissions,
             pending: BTreeMap::new(),
             by_session: BTreeMap::new(),
@@ -126,6 +128,11 @@ impl Mediator {
 
     pub(crate) fn pending_on(&self, session: &SessionId) -> usize {
         self.by_session.get(session).map_or(0, Vec::len)
+    }
+
+    fn pending_bytes_on(&self, session: &SessionId) -> usize {
+        let requests = self.by_session.get(session).map(Vec::as_slice).unwrap_or_default();
+        requests.iter().filter_map(|id| self.pending.get(id)).map(|pending| pending.bytes).sum()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Tick> {
@@ -187,6 +194,14 @@ impl Mediator {
             stage.warn(text);
             return self.turn_away(&issue, "too_many_pending", cancelled, stage);
         }
+        let (digest, bytes) = digest_and_size(session, &issue.tool_call, &issue.options);
+        if self.pending_bytes_on(session).saturating_add(bytes) > self.pending_bytes_max {
+            stage.warn(format!(
+                "session {session} asks about more than {} bytes at once; permission {} cancelled",
+                self.pending_bytes_max, issue.request
+            ));
+            return self.turn_away(&issue, "too_many_pending", cancelled, stage);
+        }
         let mut allowed: Vec<String> = Vec::new();
         for option in &issue.options {
             match option.get("optionId").and_then(Value::as_str) {
@@ -203,7 +218,6 @@ impl Mediator {
                 Some(_) | None => {}
             }
         }
-        let digest = action_digest(session, &issue.tool_call, &issue.options).into();
         let ballot = Ballot {
             policy: self.policy,
             cancel: self.cancel,
@@ -220,7 +234,8 @@ impl Mediator {
             prompt_id: issue.prompt_id,
             ballot,
             told: Standing::Open,
-            digest,
+            digest: digest.into(),
+            bytes,
             issued: stage.now,
             wait,
             frame_id: 0,
@@ -488,6 +503,7 @@ impl Mediator {
         let mut listed = 0;
         for (session, requests) in &self.by_session {
             assert!(!requests.is_empty() && requests.len() <= self.pending_max, "I4: pending on {session}");
+            assert!(self.pending_bytes_on(session) <= self.pending_bytes_max, "I4: bytes pending on {session}");
             assert!(requests.iter().all(|id| self.pending.get(id).is_some_and(|p| p.session == *session)));
             listed += requests.len();
         }

@@ -67,6 +67,8 @@ pub struct Limits {
     pub pending_prompts: usize,
     /// Permission requests pending on one session.
     pub pending_permissions: usize,
+    /// Bytes of the actions that the pending permission requests of one session are about, as canonical JSON.
+    pub pending_bytes: usize,
     /// Decided requests that are remembered, over all sessions, so that a late vote is told so.
     pub resolved_permissions: usize,
     /// Audit records kept for reading back.
@@ -110,6 +112,8 @@ impl Default for Limits {
             pending_prompts: 5,
             // A turn asks for a handful at most; beyond this the agent is broken.
             pending_permissions: 64,
+            // What is replayed to one reader: each late joiner is told all of them.
+            pending_bytes: 8 << 20,
             // Under 100 KiB, covers the races of reconnecting user interfaces.
             resolved_permissions: 512,
             audit_records: 512,

@@ -59,6 +59,8 @@ struct Gauges {
     pending: Gauge,
     running: Gauge,
     waiting: Gauge,
+    queued: Gauge,
+    kept: Gauge,
     agent_up: Gauge,
     resident: Gauge,
     uptime: Gauge<f64, AtomicU64>,
@@ -126,6 +128,8 @@ impl Metrics {
             ("permission_requests_pending", "Permission requests that wait for a decision", &gauges.pending),
             ("prompts_running", "Prompts being worked on", &gauges.running),
             ("prompts_waiting", "Prompts that wait behind a running one", &gauges.waiting),
+            ("frames_queued", "Frames that wait for readers of event streams", &gauges.queued),
+            ("frames_kept", "Frames that are kept for replay", &gauges.kept),
             ("agent_up", "Whether the agent for new sessions is up", &gauges.agent_up),
         ] {
             registry.register(name, help, gauge.clone());
@@ -165,6 +169,8 @@ impl Metrics {
             (&gauges.pending, counts.pending_permissions),
             (&gauges.running, counts.active_prompts),
             (&gauges.waiting, counts.waiting_prompts),
+            (&gauges.queued, counts.queued_frames),
+            (&gauges.kept, counts.kept_frames),
             (&gauges.agent_up, usize::from(snapshot.agent_up)),
         ] {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));

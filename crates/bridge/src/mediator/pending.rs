@@ -22,6 +22,8 @@ pub(super) struct Pending {
     /// What its members were told last of the chance of a quorum.
     pub(super) told: Standing,
     pub(super) digest: Arc<str>,
+    /// The bytes of what the digest is over.
+    pub(super) bytes: usize,
     pub(super) issued: Now,
     pub(super) wait: Wait,
     /// The number of its `permission_request`.

@@ -7,7 +7,8 @@ use convoke_protocol::daemon::capability::{CancelRule, PermissionPolicy};
 use super::*;
 use crate::tests::*;
 use crate::{
-    AgentKey, AuditEvent, AuditRecord, BridgeOptions, ForbiddenReason, Input, LogLevel, SessionScope, action_digest,
+    AgentKey, AuditEvent, AuditRecord, BridgeOptions, ForbiddenReason, Input, Limits, LogLevel, SessionScope,
+    action_digest,
 };
 
 /// A session with members A and B, a turn of A that asks, under a policy.
@@ -159,6 +160,29 @@ fn requests_that_can_not_be_asked_are_answered_at_once() {
     world.close(&session, None);
     let (_, reply) = world.ask(&session);
     assert_eq!(world.resolutions[&reply], cancelled(CancelReason::SessionClosed), "closing");
+}
+
+#[test]
+fn what_is_asked_about_at_once_is_bounded_in_bytes() {
+    let limits = Limits { pending_bytes: 1000, ..Limits::default() };
+    let mut world = World::new(BridgeOptions { limits, ..BridgeOptions::default() });
+    let (session, _, streams) = world.shared(1);
+    let ask = |world: &mut World, bytes: usize| {
+        let reply = ReplyKey(world.mint());
+        let request = RequestId(format!("request_of_{bytes}_{}", reply.0));
+        let tool_call = json!({ "toolCallId": "c", "rawInput": "x".repeat(bytes) });
+        let (session, options) = (session.clone(), offers());
+        world.step(Input::PermissionRequested { session, request: request.clone(), reply, tool_call, options });
+        (request, reply)
+    };
+    let (first, _) = ask(&mut world, 400);
+    let (_, second) = ask(&mut world, 600);
+    assert_eq!(world.resolutions[&second], Resolution::Cancelled(CancelReason::AgentCancelled));
+    assert!(world.log.iter().any(|(level, text)| *level == LogLevel::Warn && text.contains("1000 bytes")));
+    let (small, _) = ask(&mut world, 10);
+    assert_eq!(world.bridge.counts().pending_permissions, 2, "{first} and {small}");
+    let asked = world.kinds(streams[0]).iter().filter(|kind| **kind == "permission_request").count();
+    assert_eq!(asked, 2, "nobody sees what is not asked");
 }
 
 #[test]

@@ -52,6 +52,7 @@ impl Chance {
             clients: 6,
             pending_prompts: 3,
             pending_permissions: 3,
+            pending_bytes: 8 << 20,
             resolved_permissions: 4,
             audit_records: 8,
             ring_frames: if tight { 10 } else { 8000 },
