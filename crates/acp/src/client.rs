@@ -10,6 +10,7 @@
 //! time. A reader that is behind therefore stops the pipe, never fills the memory. This room does not decide about
 //! permissions and keeps no session state.
 
+mod backlog;
 mod child;
 mod command;
 mod error;

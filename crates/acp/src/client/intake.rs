@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lines::{Line, Lines};
 
+use super::backlog::Backlog;
 use super::error::EndCause;
 use super::event::{ChildEvent, Publisher, Slot, UpdateEvent};
 use super::permission::{PermissionAsk, PermissionReply};
@@ -74,6 +75,8 @@ pub(super) struct Gate {
     gone: CancellationToken,
     /// Whether the owner serves files and terminals.
     serves: bool,
+    /// The owner's answers that the agent has not taken.
+    backlog: Arc<Backlog>,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +116,7 @@ impl Gate {
             RawJsonRpcMessage::Response(_) => {
                 if let Some(id) = message.response_id() {
                     self.lock().inbound.remove(id);
+                    self.backlog.written(id);
                     self.handed(id);
                 }
             }
@@ -159,7 +163,7 @@ impl Gate {
             (Some(slot), method) if self.is_for_owner(method) => {
                 match request.params.get("sessionId").and_then(Value::as_str).map(SessionId::from) {
                     Some(session_id) => {
-                        let reply = CallReply::new(responder);
+                        let reply = CallReply::new(responder, Arc::clone(&self.backlog), self.gone.clone());
                         let call = ClientCall { session_id, method: request.method, params: request.params, reply };
                         slot.send(ChildEvent::Call(Box::new(call)));
                         Ok(())

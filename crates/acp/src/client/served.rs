@@ -1,9 +1,13 @@
 //! What an agent asks its client to do: files and terminals. Who may have what is the owner's to decide.
 
+use std::sync::Arc;
+
 use agent_client_protocol as sdk;
 use convoke_protocol::SessionId;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
+use super::backlog::Backlog;
 use crate::rpc_error::{INTERNAL, RpcError};
 
 /// The methods that a client may serve. Source: ACP v1, file system and terminals.
@@ -39,11 +43,23 @@ pub struct ClientCall {
 #[derive(Debug)]
 pub struct CallReply {
     responder: Option<sdk::Responder>,
+    backlog: Arc<Backlog>,
+    gone: CancellationToken,
 }
 
 impl CallReply {
-    pub(super) fn new(responder: sdk::Responder) -> Self {
-        Self { responder: Some(responder) }
+    pub(super) fn new(responder: sdk::Responder, backlog: Arc<Backlog>, gone: CancellationToken) -> Self {
+        Self { responder: Some(responder), backlog, gone }
+    }
+
+    /// The result, or why there is none; waits until the agent takes it, or is gone.
+    ///
+    /// For answers that are long: the messages to an agent are queued without a bound.
+    pub async fn answer_and_wait(mut self, answer: Result<Value, RpcError>) {
+        let Some(id) = self.responder.as_ref().map(|responder| responder.id().clone()) else { return };
+        self.backlog.add(id.clone());
+        respond(self.responder.take(), answer);
+        self.backlog.wait(&id, &self.gone).await;
     }
 
     /// The result, or why there is none.

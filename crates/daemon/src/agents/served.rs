@@ -75,7 +75,8 @@ impl Desk {
                     let done = tokio::task::spawn_blocking(move || act(&workspace, &params)).await;
                     let answer = done.unwrap_or_else(|_| Err(error(INTERNAL, "the file could not be served")));
                     let ok = answer.is_ok();
-                    reply.answer(answer);
+                    // Its turn lasts until the agent takes the text: so much waits in memory and no more.
+                    reply.answer_and_wait(answer).await;
                     let kind = if writes { "fs/write_text_file" } else { "fs/read_text_file" };
                     let served = Served { session, kind, names: vec![title.clone()], title };
                     ok.then_some(Report::Served(served))
