@@ -24,6 +24,8 @@
 //!         match event {
 //!             ChildEvent::Update(update) => println!("{}", update.update),
 //!             ChildEvent::PermissionRequest(ask) => ask.reply.selected("proceed_once"),
+//!             // Only for a client that said it serves files and terminals; dropping it answers with an error.
+//!             ChildEvent::Call(_) => {}
 //!             ChildEvent::Exited(_) => break,
 //!         }
 //!     }

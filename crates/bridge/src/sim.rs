@@ -19,8 +19,8 @@
 //! it can be shortened: [`Failure::shortened`].
 //!
 //! ```
-//! let report = convoke_bridge::sim::run(7, 50).unwrap_or_else(|failure| panic!("{}", failure.shortened()));
-//! assert!(report.inputs > 50);
+//! let report = convoke_bridge::sim::run(7, 200).unwrap_or_else(|failure| panic!("{}", failure.shortened()));
+//! assert!(report.inputs > 50, "a step that finds nothing to do makes no input");
 //! ```
 
 /// Returns from the enclosing function with a broken promise unless a condition holds.

@@ -147,7 +147,12 @@ impl Seat {
             }
             for output in out.drain(..) {
                 match output {
-                    Output::Editor(message) => self.tell(&message).await?,
+                    Output::Editor(message) => {
+                        if !self.tell(&message).await? {
+                            outgoing.close().await;
+                            return Ok(End::Done);
+                        }
+                    }
                     // That it broke is seen when it is read.
                     Output::Daemon(message) => _ = outgoing.send(message.to_string()).await,
                     Output::Say(line) => complain(&line),
@@ -156,18 +161,28 @@ impl Seat {
         }
         self.relay.lost(&mut out);
         for output in out {
-            if let Output::Editor(message) = output {
-                self.tell(&message).await?;
+            if let Output::Editor(message) = output
+                && !self.tell(&message).await?
+            {
+                return Ok(End::Done);
             }
         }
         Ok(End::Lost)
     }
 
-    async fn tell(&mut self, message: &Value) -> anyhow::Result<()> {
+    /// Whether the editor is still there: one that leaves may close both pipes in any order.
+    async fn tell(&mut self, message: &Value) -> anyhow::Result<bool> {
         let mut line = message.to_string();
         line.push('\n');
-        self.stdout.write_all(line.as_bytes()).await.context("write to stdout")?;
-        self.stdout.flush().await.context("write to stdout")
+        let written = async {
+            self.stdout.write_all(line.as_bytes()).await?;
+            self.stdout.flush().await
+        };
+        match written.await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(error).context("write to stdout"),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -283,4 +283,21 @@ fn refusals_say_why_and_leave_stdout_alone() {
         assert!(ran.stderr.contains(why), "{args:?}: {}", ran.stderr);
         assert!(!ran.stderr.contains("not the token"), "{}", ran.stderr);
     }
+}
+
+#[test]
+fn an_editor_that_stops_reading_first_has_left_in_good_order() {
+    let environment = TestEnvironment::new();
+    let daemon = Daemon::start(&environment, 0);
+    let mut command = environment.command(CONVOKE);
+    command.args(["attach", "--stdio", &daemon.url()]);
+    let mut relay = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(relay.stdout.take());
+    let mut stdin = relay.stdin.take().unwrap();
+    // Its answer has nobody to go to, while stdin is still open.
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}});
+    writeln!(stdin, "{initialize}").unwrap();
+    let ended = relay.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    drop(stdin);
 }
