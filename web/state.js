@@ -93,15 +93,7 @@ function takeFrame(state, frame) {
     case "permission_already_resolved":
       return resolved(state, frame);
     case "permission_partial_vote":
-      return editPermission(state, String(data.requestId), (entry) => ({
-        ...entry,
-        tally: {
-          received: number(data.votesReceived),
-          needed: number(data.votesNeeded),
-          quorum: number(data.quorum),
-          byOption: isObject(data.optionTallies) ? data.optionTallies : {},
-        },
-      }));
+      return editPermission(state, String(data.requestId), (entry) => ({ ...entry, tally: tallyOf(data) }));
     case "permission_forbidden":
       return editPermission(state, String(data.requestId), (entry) => ({
         ...entry,
@@ -313,10 +305,21 @@ function requested(state, frame) {
     deadline: deadlineOf(frame),
     pending: true,
     outcome: null,
-    tally: null,
+    tally: isObject(data.partialVote) ? tallyOf(data.partialVote) : null,
     refusals: [],
     vote: null,
   });
+}
+
+/** How far the votes are, as a partial vote tells it. @param {Json} data @returns {import("./types").Tally} */
+function tallyOf(data) {
+  return {
+    received: number(data.votesReceived),
+    needed: number(data.votesNeeded),
+    quorum: number(data.quorum),
+    byOption: isObject(data.optionTallies) ? data.optionTallies : {},
+    split: data.quorumLost === true ? "lost" : data.quorumUnreachable === true ? "unless moved" : "no",
+  };
 }
 
 /** @param {State} state @param {Frame} frame @returns {State} */
@@ -360,6 +363,7 @@ function takeStatus(state, status) {
       data: {
         requestId: item.requestId,
         expiresAt: item.expiresAt,
+        partialVote: item.partialVote,
         toolCall: {
           toolCallId: action.toolCallId,
           title: action.title,

@@ -95,6 +95,8 @@ export interface Tally {
   needed: number;
   quorum: number;
   byOption: Record<string, number>;
+  /** Whether the votes can still agree: `unless moved` needs somebody to change a vote, `lost` only a cancel or the time. */
+  split: "no" | "unless moved" | "lost";
 }
 
 /** What became of this window's own vote. */

@@ -132,7 +132,15 @@ export function ownVote(entry, name) {
 /** @param {import("./types").Tally} tally */
 export function tallyText(tally) {
   const more = Math.max(0, tally.needed);
-  return `${tally.received} ${tally.received === 1 ? "vote" : "votes"} so far, ${more} more needed (quorum ${tally.quorum})`;
+  const votes = `${tally.received} ${tally.received === 1 ? "vote" : "votes"}`;
+  switch (tally.split) {
+    case "lost":
+      return `${votes}, and ${tally.quorum} can't agree any more: cancel it, or let its time run out`;
+    case "unless moved":
+      return `${votes} that don't agree (quorum ${tally.quorum}): somebody has to change a vote`;
+    default:
+      return `${votes} so far, ${more} more needed (quorum ${tally.quorum})`;
+  }
 }
 
 /** @param {NoteEntry} note @param {Namer} name */

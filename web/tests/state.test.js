@@ -119,7 +119,12 @@ test("partial votes and refusals gather on the request", () => {
   const s = session();
   s.ask("r1");
   s.numbered("permission_partial_vote", { requestId: "r1", votesReceived: 1, votesNeeded: 1, quorum: 2, optionTallies: { proceed_once: 1 } });
-  assert.deepEqual(s.permission("r1").tally, { received: 1, needed: 1, quorum: 2, byOption: { proceed_once: 1 } });
+  assert.deepEqual(s.permission("r1").tally, { received: 1, needed: 1, quorum: 2, byOption: { proceed_once: 1 }, split: "no" });
+  const split = { votesReceived: 2, votesNeeded: 1, quorum: 2, optionTallies: { proceed_once: 1, cancel: 1 }, quorumUnreachable: true };
+  s.numbered("permission_partial_vote", { requestId: "r1", ...split });
+  assert.equal(s.permission("r1").tally.split, "unless moved");
+  s.numbered("permission_partial_vote", { requestId: "r1", ...split, quorumLost: true });
+  assert.equal(s.permission("r1").tally.split, "lost");
   for (let n = 0; n < REFUSALS_MAX + 5; n++) s.numbered("permission_forbidden", { requestId: "r1", clientId: BOB, reason: "designated_mismatch" });
   assert.equal(s.permission("r1").refusals.length, REFUSALS_MAX);
   assert.deepEqual(s.permission("r1").refusals[0], { by: BOB, reason: "designated_mismatch" });
