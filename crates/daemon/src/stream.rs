@@ -213,26 +213,24 @@ impl StreamReader {
             (false, false) => b"",
         };
         if let Some(bytes) = next_batch(&mut state, comment) {
-            state.progress = Instant::now();
-            let report = state.written_frames > 0 && !std::mem::replace(&mut state.reported, true);
-            drop(state);
-            if report {
-                lock(&self.queue.feedback.dirty).push(Arc::clone(&self.queue));
-            }
+            self.progressed(state);
             return Poll::Ready(Some(Ok(bytes)));
         }
-        match state.end {
-            Some(End::Finished) => Poll::Ready(None),
-            Some(End::Evicted) => Poll::Ready(Some(Err(Destroyed))),
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
+        state.nothing_now(context)
     }
 }
 
 impl StreamReader {
+    /// Something was handed out: the driver hears of what was written, once until it has collected it.
+    fn progressed(&self, mut state: MutexGuard<'_, State>) {
+        state.progress = Instant::now();
+        let report = state.written_frames > 0 && !std::mem::replace(&mut state.reported, true);
+        drop(state);
+        if report {
+            lock(&self.queue.feedback.dirty).push(Arc::clone(&self.queue));
+        }
+    }
+
     /// Whether the stream was evicted; wakes the caller when it is. For a reader that rests while its socket is full.
     pub(crate) fn poll_evicted(&self, context: &Context<'_>) -> bool {
         let mut state = self.queue.lock();
@@ -248,22 +246,10 @@ impl StreamReader {
         let mut state = self.queue.lock();
         if let Some((frame, counted)) = state.waiting.pop_front() {
             state.written(&frame.sse, counted);
-            state.progress = Instant::now();
-            let report = state.written_frames > 0 && !std::mem::replace(&mut state.reported, true);
-            drop(state);
-            if report {
-                lock(&self.queue.feedback.dirty).push(Arc::clone(&self.queue));
-            }
+            self.progressed(state);
             return Poll::Ready(Some(Ok(frame)));
         }
-        match state.end {
-            Some(End::Finished) => Poll::Ready(None),
-            Some(End::Evicted) => Poll::Ready(Some(Err(Destroyed))),
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
+        state.nothing_now(context)
     }
 }
 
@@ -305,6 +291,18 @@ fn next_batch(state: &mut State, comment: &'static [u8]) -> Option<Bytes> {
 }
 
 impl State {
+    /// A read that finds nothing: the stream is over, or the reader is woken later.
+    fn nothing_now<T>(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, Destroyed>>> {
+        match self.end {
+            Some(End::Finished) => Poll::Ready(None),
+            Some(End::Evicted) => Poll::Ready(Some(Err(Destroyed))),
+            None => {
+                self.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
     fn written(&mut self, frame: &Bytes, counted: bool) {
         if counted {
             self.written_frames += 1;
