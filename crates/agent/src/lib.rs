@@ -7,19 +7,22 @@
 
 mod assemble;
 mod context_files;
+mod control;
 mod emitter;
 mod hooks;
 mod instructions;
 mod models;
 mod modes;
+mod options;
 mod permission;
 mod protocol;
 mod routing;
 mod tool_events;
 mod translate;
 
-pub use assemble::{AgentFactory, AgentOptions};
+pub use assemble::AgentFactory;
 pub use context_files::{ContextFile, ContextFileOptions, find_context_files};
 pub use hooks::{AfterAgent, BeforeAgent, LifecycleHooks, NoLifecycleHooks};
 pub use models::{ConnectModel, ModelPorts, SessionModel};
+pub use options::AgentOptions;
 pub use protocol::AdkAgentProtocol;

@@ -72,13 +72,12 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         Ok(SessionModel::steered(llm))
     };
     let turns = settings.integer("model.maxSessionTurns").and_then(|turns| u32::try_from(turns).ok());
+    let info = AgentInfo {
+        name: "convoke".to_owned(),
+        title: "Convoke".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
     let options = AgentOptions {
-        info: AgentInfo {
-            name: "convoke".to_owned(),
-            title: "Convoke".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        },
-        connect: Arc::new(connect),
         interactive: whom == Use::Interactive,
         policy: policy(args, startup, whom)?,
         include_directories: args.include_directories.clone(),
@@ -90,7 +89,6 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
             global_folders: startup.home.iter().flat_map(|home| home.folders()).collect(),
         },
         exclude_tools: settings.texts("tools.exclude").unwrap_or_default(),
-        spawner: spawner(),
         secret_variables: credentials::secret_variables(settings),
         output_folder: startup.home.as_ref().map(|home| home.folder().join("tmp").join("tool-outputs")),
         shell_inactivity: settings
@@ -98,7 +96,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
             .and_then(|seconds| u64::try_from(seconds).ok())
             .map(Duration::from_secs),
         max_turns: turns,
-        hooks: Arc::new(convoke_agent::NoLifecycleHooks),
+        ..AgentOptions::new(info, Arc::new(connect), spawner())
     };
     Ok(Arc::new(AgentFactory::new(options)))
 }

@@ -1,186 +1,21 @@
 //! A whole session against a scripted model: order of events, permission, cancellation, failure.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
-
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use convoke_adk::{
-    Content, FinishReason, FunctionCall, Llm, LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, Role,
-    UsageMetadata,
-};
-use convoke_agent::{
-    AfterAgent, AgentFactory, AgentOptions, BeforeAgent, ContextFileOptions, LifecycleHooks, NoLifecycleHooks,
-    SessionModel,
-};
+use convoke_adk::{FinishReason, LlmResponse, ModelError, ModelErrorKind, Part};
+use convoke_agent::{AfterAgent, AgentFactory, BeforeAgent, LifecycleHooks, NoLifecycleHooks};
 use convoke_protocol::{
-    AgentEvent, AgentEventBody, AgentInfo, AgentSend, AgentSession, ApprovalMode, ContentPart, HostedSession,
-    NewSession, PermissionContent, PermissionOutcome, PermissionPort, PermissionRequest, SendError, SendMessage,
+    AgentSend, AgentSession, ApprovalMode, NewSession, PermissionContent, PermissionOutcome, SendError, SendMessage,
     SessionError, SessionFactory, SetModeError, StreamEndReason, StreamFrom,
 };
-use convoke_stdx::guard::Spawner;
-use convoke_tools::PolicyOptions;
 use futures::StreamExt;
-use futures::stream::{self, BoxStream};
 use pretty_assertions::assert_eq;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
-type Answer = Vec<Result<LlmResponse, ModelError>>;
-
-/// Answers from a list; silent for ever when it is used up.
-struct Scripted {
-    answers: Mutex<Vec<Answer>>,
-    requests: Arc<Mutex<Vec<LlmRequest>>>,
-}
-
-impl Llm for Scripted {
-    fn model(&self) -> String {
-        "scripted-1".into()
-    }
-
-    fn generate(
-        &self,
-        request: LlmRequest,
-        _: CancellationToken,
-    ) -> BoxStream<'static, Result<LlmResponse, ModelError>> {
-        self.requests.lock().unwrap().push(request);
-        let mut answers = self.answers.lock().unwrap();
-        if answers.is_empty() { stream::pending().boxed() } else { stream::iter(answers.remove(0)).boxed() }
-    }
-}
-
-fn text(text: &str) -> Result<LlmResponse, ModelError> {
-    piece(vec![Part::text(text)])
-}
-
-fn piece(parts: Vec<Part>) -> Result<LlmResponse, ModelError> {
-    Ok(LlmResponse { content: Some(Content { role: Role::Model, parts }), ..LlmResponse::default() })
-}
-
-fn call(name: &str, args: Value) -> Part {
-    Part::call(&FunctionCall { id: None, name: name.into(), args })
-}
-
-fn stop() -> Result<LlmResponse, ModelError> {
-    let usage = UsageMetadata { prompt_token_count: 10, candidates_token_count: 5, ..UsageMetadata::default() };
-    Ok(LlmResponse { finish_reason: Some(FinishReason::stop()), usage: Some(usage), ..LlmResponse::default() })
-}
-
-/// Hands every question to the test.
-struct Asked(mpsc::Sender<(PermissionRequest, tokio::sync::oneshot::Sender<PermissionOutcome>)>);
-
-#[async_trait]
-impl PermissionPort for Asked {
-    async fn request(&self, request: PermissionRequest) -> PermissionOutcome {
-        let (answer, answered) = tokio::sync::oneshot::channel();
-        self.0.send((request, answer)).await.unwrap();
-        answered.await.unwrap_or(PermissionOutcome::Cancelled)
-    }
-}
-
-struct Rig {
-    dir: tempfile::TempDir,
-    session: HostedSession,
-    questions: mpsc::Receiver<(PermissionRequest, tokio::sync::oneshot::Sender<PermissionOutcome>)>,
-    requests: Arc<Mutex<Vec<LlmRequest>>>,
-}
-
-fn options(answers: Vec<Answer>, hooks: Arc<dyn LifecycleHooks>) -> (AgentOptions, Arc<Mutex<Vec<LlmRequest>>>) {
-    let requests = Arc::new(Mutex::new(Vec::new()));
-    let model: Arc<dyn Llm> = Arc::new(Scripted { answers: Mutex::new(answers), requests: requests.clone() });
-    let options = AgentOptions {
-        info: AgentInfo { name: "test".into(), title: "Test".into(), version: "0".into() },
-        connect: Arc::new(move |_| Ok(SessionModel::fixed(model.clone()))),
-        interactive: true,
-        policy: PolicyOptions::default(),
-        include_directories: Vec::new(),
-        home: None,
-        context: ContextFileOptions { names: vec!["AGENTS.md".into()], global_folders: Vec::new() },
-        exclude_tools: Vec::new(),
-        spawner: Spawner::unguarded(),
-        secret_variables: Vec::new(),
-        output_folder: None,
-        shell_inactivity: None,
-        max_turns: Some(4),
-        hooks,
-    };
-    (options, requests)
-}
-
-impl Rig {
-    async fn new(answers: Vec<Answer>) -> Self {
-        Self::with_hooks(answers, Arc::new(NoLifecycleHooks)).await
-    }
-
-    async fn with_hooks(answers: Vec<Answer>, hooks: Arc<dyn LifecycleHooks>) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("AGENTS.md"), "Speak plainly.").unwrap();
-        std::fs::write(dir.path().join("a.txt"), "one\n").unwrap();
-        let (options, requests) = options(answers, hooks);
-        let (ask, questions) = mpsc::channel(4);
-        let new = NewSession {
-            cwd: dir.path().canonicalize().unwrap(),
-            session_id: Some("s".into()),
-            permission: Arc::new(Asked(ask)),
-            approval_mode: None,
-        };
-        let session = AgentFactory::new(options).new_session(new).await.unwrap();
-        Self { dir, session, questions, requests }
-    }
-
-    async fn send(&self, prompt: &str) -> Result<BoxStream<'static, Arc<AgentEvent>>, SendError> {
-        let view = AgentSession::new(self.session.agent.clone());
-        Ok(view.send_stream(AgentSend::Message(SendMessage::text(prompt))).await?.boxed())
-    }
-
-    async fn run(&self, prompt: &str) -> Vec<Arc<AgentEvent>> {
-        let events = self.send(prompt).await.unwrap().collect();
-        tokio::time::timeout(Duration::from_secs(20), events).await.expect("the stream must end")
-    }
-}
-
-/// One word per event, with what matters of it.
-fn sketch(events: &[Arc<AgentEvent>]) -> Vec<String> {
-    events
-        .iter()
-        .map(|event| match &event.body {
-            AgentEventBody::SessionUpdate { model, config, .. } => {
-                format!("session_update {}", model.clone().unwrap_or_else(|| json!(config).to_string()))
-            }
-            AgentEventBody::Message { content, .. } => match &content[0] {
-                ContentPart::Text { text } => format!("message {text}"),
-                ContentPart::Thought { thought, .. } => format!("thought {thought}"),
-                other => format!("{other:?}"),
-            },
-            AgentEventBody::AgentStart => "agent_start".into(),
-            AgentEventBody::AgentEnd { reason, .. } => format!("agent_end {reason:?}"),
-            AgentEventBody::ToolRequest { name, .. } => format!("tool_request {name}"),
-            AgentEventBody::ToolUpdate { data, .. } => {
-                format!("tool_update {}", data.as_ref().unwrap()["status"].as_str().unwrap())
-            }
-            AgentEventBody::ToolResponse { name, is_error, .. } => {
-                format!("tool_response {name}{}", if *is_error { " error" } else { "" })
-            }
-            AgentEventBody::Usage { input_tokens, .. } => format!("usage {}", input_tokens.unwrap()),
-            AgentEventBody::Error { message, fatal, .. } => format!("error {message} fatal={fatal}"),
-            AgentEventBody::Custom { kind, .. } => format!("custom {kind}"),
-            AgentEventBody::Unknown(_) => "unknown".into(),
-        })
-        .collect()
-}
-
-fn told(event: &AgentEvent) -> String {
-    match &event.body {
-        AgentEventBody::ToolResponse { content, .. } => {
-            content.iter().flatten().filter_map(ContentPart::as_text).collect()
-        }
-        _ => String::new(),
-    }
-}
+use crate::rig::*;
 
 #[tokio::test]
 async fn the_order_of_a_turn_with_tools() {

@@ -1,0 +1,71 @@
+//! What can be done with a session besides prompting it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use convoke_adk::{InMemorySessionService, SessionKey, SessionService};
+use convoke_protocol::{ApprovalMode, SessionControl, SetModeError};
+use convoke_tools::{BackgroundProcesses, ModeRefused, SessionPolicy};
+
+use crate::AdkAgentProtocol;
+use crate::models::SessionModel;
+use crate::modes;
+
+/// The controls of one session.
+pub(crate) struct Control {
+    pub(crate) policy: SessionPolicy,
+    pub(crate) trusted: bool,
+    pub(crate) yolo_enabled: bool,
+    pub(crate) model: SessionModel,
+    pub(crate) protocol: Arc<AdkAgentProtocol>,
+    pub(crate) background: Arc<BackgroundProcesses>,
+    pub(crate) sessions: Arc<InMemorySessionService>,
+    pub(crate) key: SessionKey,
+    /// Large output of this session, for as long as it lives.
+    pub(crate) outputs: Option<PathBuf>,
+}
+
+#[async_trait]
+impl SessionControl for Control {
+    fn approval_mode(&self) -> ApprovalMode {
+        modes::from_tools(self.policy.mode())
+    }
+
+    fn approval_modes(&self) -> Vec<ApprovalMode> {
+        let mut offered = vec![ApprovalMode::Default];
+        if self.trusted {
+            offered.push(ApprovalMode::AutoEdit);
+            offered.extend(self.yolo_enabled.then_some(ApprovalMode::Yolo));
+        }
+        offered
+    }
+
+    fn set_approval_mode(&self, mode: ApprovalMode) -> Result<(), SetModeError> {
+        // Plan mode needs its own tools and instructions before it may be offered.
+        if mode == ApprovalMode::Plan {
+            return Err(SetModeError::Unavailable(mode));
+        }
+        let before = self.policy.mode();
+        self.policy.set_mode(modes::to_tools(mode)).map_err(|refused| match refused {
+            ModeRefused::Untrusted => SetModeError::Untrusted(mode),
+            ModeRefused::YoloDisabled => SetModeError::Unavailable(mode),
+        })?;
+        self.model.mode_changed(before, self.policy.mode());
+        Ok(())
+    }
+
+    fn model(&self) -> String {
+        self.model.llm.model()
+    }
+
+    async fn close(&self) {
+        self.protocol.close().await;
+        self.background.close().await;
+        self.sessions.delete(&self.key);
+        if let Some(folder) = self.outputs.clone() {
+            // Most sessions never made one; whatever else goes wrong leaves files behind and harms nobody.
+            let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
+        }
+    }
+}

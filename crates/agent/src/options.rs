@@ -1,0 +1,68 @@
+//! What sessions are made from: everything that settings, environment and home decide arrives here.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use convoke_protocol::AgentInfo;
+use convoke_stdx::guard::Spawner;
+use convoke_tools::PolicyOptions;
+
+use crate::{ConnectModel, ContextFileOptions, LifecycleHooks, NoLifecycleHooks};
+
+/// What sessions are made from.
+#[derive(Clone)]
+pub struct AgentOptions {
+    /// Who serves them.
+    pub info: AgentInfo,
+    /// Their model.
+    pub connect: ConnectModel,
+    /// Whether somebody can be asked.
+    pub interactive: bool,
+    /// What may be done without asking, to begin with.
+    pub policy: PolicyOptions,
+    /// Folders beside the working folder that may be read and written.
+    pub include_directories: Vec<PathBuf>,
+    /// What `~` stands for.
+    pub home: Option<PathBuf>,
+    /// Where context files are.
+    pub context: ContextFileOptions,
+    /// Tools that are not offered at all.
+    pub exclude_tools: Vec<String>,
+    /// How commands are started.
+    pub spawner: Spawner,
+    /// Environment variables that commands never see.
+    pub secret_variables: Vec<String>,
+    /// Where output that is too large for the model is kept, in a folder per session; nowhere otherwise. The agent may
+    /// read it back.
+    pub output_folder: Option<PathBuf>,
+    /// How long a command may be silent; the tools' default otherwise.
+    pub shell_inactivity: Option<Duration>,
+    /// Most model calls of one prompt; the kernel's default otherwise.
+    pub max_turns: Option<u32>,
+    /// The user's programs around a prompt.
+    pub hooks: Arc<dyn LifecycleHooks>,
+}
+
+impl AgentOptions {
+    /// The least that a session needs; everything else is off or the default of the room that it belongs to.
+    #[must_use]
+    pub fn new(info: AgentInfo, connect: ConnectModel, spawner: Spawner) -> Self {
+        Self {
+            info,
+            connect,
+            interactive: false,
+            policy: PolicyOptions::default(),
+            include_directories: Vec::new(),
+            home: None,
+            context: ContextFileOptions::default(),
+            exclude_tools: Vec::new(),
+            spawner,
+            secret_variables: Vec::new(),
+            output_folder: None,
+            shell_inactivity: None,
+            max_turns: None,
+            hooks: Arc::new(NoLifecycleHooks),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The runtime behind `AgentProtocol`, against a scripted model. One binary, so that it links once.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
+
+mod rig;
+mod session;
