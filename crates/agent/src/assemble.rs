@@ -67,6 +67,7 @@ impl AgentFactory {
             more_roots: options.include_directories.clone(),
             read_roots: options.output_folder.iter().filter(|folder| made(folder)).cloned().collect(),
             home: options.home.clone(),
+            filtering: options.tools.filtering,
         })
         .map_err(|error| unusable(error.to_string()))
     }

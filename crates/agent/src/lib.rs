@@ -18,6 +18,7 @@ mod permission;
 mod protocol;
 mod routing;
 mod tool_events;
+mod tool_options;
 mod translate;
 
 pub use assemble::AgentFactory;
@@ -26,3 +27,4 @@ pub use hooks::{AfterAgent, BeforeAgent, LifecycleHooks, NoLifecycleHooks};
 pub use models::{ConnectModel, ModelPorts, SessionModel};
 pub use options::AgentOptions;
 pub use protocol::AdkAgentProtocol;
+pub use tool_options::ToolOptions;

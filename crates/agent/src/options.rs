@@ -8,7 +8,7 @@ use convoke_protocol::AgentInfo;
 use convoke_stdx::guard::Spawner;
 use convoke_tools::PolicyOptions;
 
-use crate::{ConnectModel, ContextFileOptions, LifecycleHooks, NoLifecycleHooks};
+use crate::{ConnectModel, ContextFileOptions, LifecycleHooks, NoLifecycleHooks, ToolOptions};
 
 /// What sessions are made from.
 #[derive(Clone)]
@@ -27,6 +27,8 @@ pub struct AgentOptions {
     pub home: Option<PathBuf>,
     /// Where context files are.
     pub context: ContextFileOptions,
+    /// Which tools come with us, and within what bounds.
+    pub tools: ToolOptions,
     /// Tools that are not offered at all.
     pub exclude_tools: Vec<String>,
     /// How commands are started.
@@ -56,6 +58,7 @@ impl AgentOptions {
             include_directories: Vec::new(),
             home: None,
             context: ContextFileOptions::default(),
+            tools: ToolOptions::default(),
             exclude_tools: Vec::new(),
             spawner,
             secret_variables: Vec::new(),

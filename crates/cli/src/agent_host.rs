@@ -19,6 +19,7 @@ use crate::headless::{self, RunOptions};
 use crate::logging;
 use crate::settings::Settings;
 use crate::startup::Startup;
+use crate::tool_options;
 
 /// Who is on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
                 .unwrap_or_else(|| ["CONVOKE.md", "AGENTS.md", "GEMINI.md"].map(ToOwned::to_owned).to_vec()),
             global_folders: startup.home.iter().flat_map(|home| home.folders()).collect(),
         },
+        tools: tool_options::tool_options(settings),
         exclude_tools: settings.texts("tools.exclude").unwrap_or_default(),
         secret_variables: credentials::secret_variables(settings),
         output_folder: startup.home.as_ref().map(|home| home.folder().join("tmp").join("tool-outputs")),

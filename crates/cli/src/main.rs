@@ -21,6 +21,7 @@ mod settings;
 mod signals;
 mod startup;
 mod telemetry;
+mod tool_options;
 mod trust;
 
 use std::ffi::OsString;

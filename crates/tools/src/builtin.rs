@@ -11,6 +11,7 @@ mod grep_search;
 mod list_directory;
 mod media;
 mod read_file;
+mod read_many_files;
 mod replace;
 mod shell;
 #[cfg(test)]
@@ -27,9 +28,13 @@ pub use glob::GlobFiles;
 pub use grep_search::GrepSearch;
 pub use list_directory::ListDirectory;
 pub use read_file::ReadFile;
+pub use read_many_files::{FileContent, ReadMany, ReadManyRequest, SkippedFile, read_many};
 pub use replace::Replace;
 pub use shell::{RunShellCommand, ShellOptions};
 pub use write_file::WriteFile;
+
+#[cfg(test)]
+pub(crate) use walk::visible_files;
 
 use crate::{BackgroundProcesses, DeclarativeTool, Workspace};
 

@@ -16,6 +16,7 @@ pub mod builtin;
 mod diff;
 mod executor;
 mod hooks;
+mod ignored;
 mod outcome;
 mod params;
 pub mod policy;
@@ -33,6 +34,7 @@ pub use approval::{ApprovalOption, ApprovalOptionKind, ApprovalOutcome, Approval
 pub use diff::unified_patch;
 pub use executor::{SchedulerOptions, ToolScheduler};
 pub use hooks::{AfterTool, BeforeTool, HookCall, HookResult, NoHooks, ToolHooks};
+pub use ignored::FileFiltering;
 pub use outcome::{ErrorType, LiveOutput, ResultDisplay, TailCall, ToolFailure, ToolOutput};
 pub use policy::{Mode, ModeRefused, PolicyOptions, SessionPolicy};
 pub use process::{BackgroundLimits, BackgroundProcess, BackgroundProcesses, BackgroundStatus};

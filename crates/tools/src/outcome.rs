@@ -162,6 +162,7 @@ pub enum ErrorType {
     LsExecutionError,
     PathIsNotADirectory,
     McpToolError,
+    ReadManyFilesSearchError,
     ShellExecuteError,
     StopExecution,
 }
@@ -197,6 +198,7 @@ impl ErrorType {
             Self::LsExecutionError => "ls_execution_error",
             Self::PathIsNotADirectory => "path_is_not_a_directory",
             Self::McpToolError => "mcp_tool_error",
+            Self::ReadManyFilesSearchError => "read_many_files_search_error",
             Self::ShellExecuteError => "shell_execute_error",
             Self::StopExecution => "stop_execution",
         }

@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use crate::{ErrorType, ToolFailure};
+use crate::{ErrorType, FileFiltering, ToolFailure};
 
 /// What a [`Workspace`] is made from.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,8 @@ pub struct WorkspaceOptions {
     pub read_roots: Vec<PathBuf>,
     /// What `~` stands for.
     pub home: Option<PathBuf>,
+    /// Which ignore files count.
+    pub filtering: FileFiltering,
 }
 
 /// What is wanted of a path.
@@ -50,6 +52,7 @@ pub struct Workspace {
     roots: Vec<PathBuf>,
     read_roots: Vec<PathBuf>,
     home: Option<PathBuf>,
+    filtering: FileFiltering,
 }
 
 // The kernel's own bound on links in one path (ELOOP).
@@ -101,7 +104,7 @@ impl From<PathError> for ToolFailure {
 impl Workspace {
     /// A workspace whose roots exist. Roots are resolved once, here; extra read roots that don't exist are left out.
     pub fn new(options: WorkspaceOptions) -> Result<Self, PathError> {
-        let WorkspaceOptions { cwd, more_roots, read_roots, home } = options;
+        let WorkspaceOptions { cwd, more_roots, read_roots, home, filtering } = options;
         let real = |path: &PathBuf| {
             fs::canonicalize(path).map_err(|source| PathError::Unreadable { path: path.display().to_string(), source })
         };
@@ -111,7 +114,7 @@ impl Workspace {
             roots.push(real(root)?);
         }
         let read_roots = read_roots.iter().filter_map(|root| fs::canonicalize(root).ok()).collect();
-        Ok(Self { cwd, roots, read_roots, home })
+        Ok(Self { cwd, roots, read_roots, home, filtering })
     }
 
     /// The folder that relative paths start from.
@@ -124,6 +127,18 @@ impl Workspace {
     #[must_use]
     pub fn roots(&self) -> &[PathBuf] {
         &self.roots
+    }
+
+    /// Which ignore files count where a call does not say.
+    #[must_use]
+    pub fn filtering(&self) -> FileFiltering {
+        self.filtering
+    }
+
+    /// Why ignore files leave the path out, if they do. Files outside of the roots, such as kept output, have none.
+    pub(crate) fn ignored(&self, path: &Path, filtering: FileFiltering) -> Option<&'static str> {
+        let root = self.roots.iter().filter(|root| path.starts_with(root)).max_by_key(|root| root.as_os_str().len())?;
+        filtering.reason(root, path)
     }
 
     /// Resolves a path that a model wrote: absolute or relative, with or without a leading `@` or `~`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use convoke_protocol::SessionError;
 use convoke_tools::builtin::{self, BuiltinOptions, ShellOptions};
+use convoke_tools::policy::canonical_tool_name;
 use convoke_tools::{
     Approver, BackgroundProcesses, SchedulerObserver, SchedulerOptions, SessionPolicy, ToolRegistry, ToolScheduler,
     Truncation, Workspace,
@@ -23,7 +24,8 @@ pub(super) fn registry(
     let builtin =
         BuiltinOptions { workspace: Arc::new(workspace), shell: shell(options), background: background.clone() };
     for tool in builtin::tools(builtin) {
-        if options.exclude_tools.iter().any(|name| name == tool.name()) {
+        let excluded = options.exclude_tools.iter().any(|name| canonical_tool_name(name) == tool.name());
+        if excluded || !options.tools.wants(tool.name()) {
             continue;
         }
         registry.register(tool).map_err(|error| SessionError::Failed(error.to_string()))?;

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 const KNOWN: &[&str] = &[
     "$schema",
     "agents.*",
+    "context.fileFiltering.respectGeminiIgnore",
+    "context.fileFiltering.respectGitIgnore",
     "context.fileName",
     "general.defaultApprovalMode",
     "general.maxAttempts",
@@ -27,6 +29,7 @@ const KNOWN: &[&str] = &[
     "serve.agent",
     "telemetry.otlpEndpoint",
     "tools.allowed",
+    "tools.core",
     "tools.exclude",
     "tools.shell.inactivityTimeout",
     "tools.truncateToolOutputThreshold",

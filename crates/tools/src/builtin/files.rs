@@ -2,10 +2,19 @@
 
 use std::io::{self, Read};
 
-use crate::{ErrorType, ResolvedPath, ToolFailure};
+use std::path::Path;
+
+use crate::{ErrorType, FileFiltering, ResolvedPath, ToolFailure, Workspace};
 
 /// The largest file that is read. Source: runtime specification §13.3.
 pub(super) const FILE_BYTES_MAX: u64 = 20 << 20;
+
+/// Refuses a file that ignore files leave out.
+pub(super) fn refuse_ignored(workspace: &Workspace, path: &Path, filtering: FileFiltering) -> Result<(), ToolFailure> {
+    let Some(by) = workspace.ignored(path, filtering) else { return Ok(()) };
+    let message = format!("File path '{}' is ignored by configured ignore patterns ({by}).", path.display());
+    Err(ToolFailure::new(ErrorType::InvalidToolParams, message))
+}
 
 /// Why a file has no bytes for us.
 enum Refused {

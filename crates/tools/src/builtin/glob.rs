@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::walk::{Respect, walk};
+use super::walk::walk;
 use crate::{
-    Access, DeclarativeTool, ErrorType, ExecutionContext, Invocation, Kind, Location, ResultDisplay, ToolFailure,
-    ToolOutput, Workspace, params,
+    Access, DeclarativeTool, ErrorType, ExecutionContext, FileFiltering, Invocation, Kind, Location, ResultDisplay,
+    ToolFailure, ToolOutput, Workspace, params,
 };
 
 const NAME: &str = "glob";
@@ -145,7 +145,8 @@ impl Invocation for Call {
             return Err(ToolFailure::new(kind, format!("Search path is not a directory: {}", folder.display())));
         }
         let within = folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ");
-        let respect = Respect::new(self.params.respect_git_ignore, self.params.respect_gemini_ignore);
+        let respect =
+            self.workspace.filtering().with(self.params.respect_git_ignore, self.params.respect_gemini_ignore);
         let matcher = self.matcher.clone();
         let cancel = cx.cancel.clone();
         let found = tokio::task::spawn_blocking(move || find(&folders, respect, &matcher, &cancel)).await;
@@ -166,7 +167,7 @@ struct Found {
     stopped: bool,
 }
 
-fn find(folders: &[PathBuf], respect: Respect, matcher: &GlobMatcher, cancel: &CancellationToken) -> Found {
+fn find(folders: &[PathBuf], respect: FileFiltering, matcher: &GlobMatcher, cancel: &CancellationToken) -> Found {
     let mut found = Found { files: Vec::new(), ignored: 0, ignored_is_exact: true, stopped: false };
     for folder in folders {
         for entry in walk(folder, respect).build().flatten() {
@@ -185,7 +186,7 @@ fn find(folders: &[PathBuf], respect: Respect, matcher: &GlobMatcher, cancel: &C
         }
     }
     if respect.git || respect.own {
-        let all = Respect { git: false, own: false };
+        let all = FileFiltering { git: false, own: false };
         let mut visits = 0;
         let mut everything = 0_usize;
         'count: for folder in folders {

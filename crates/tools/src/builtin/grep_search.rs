@@ -19,10 +19,10 @@ use regex::RegexBuilder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::walk::Respect;
+use super::files;
 use crate::{
-    Access, DeclarativeTool, ErrorType, ExecutionContext, Invocation, Kind, Location, ResultDisplay, ToolFailure,
-    ToolOutput, Workspace, params,
+    Access, DeclarativeTool, ErrorType, ExecutionContext, FileFiltering, Invocation, Kind, Location, ResultDisplay,
+    ToolFailure, ToolOutput, Workspace, params,
 };
 use search::{FileMatches, Found, Line, Query, Stopped};
 
@@ -95,7 +95,7 @@ impl GrepSearch {
                 "context": count("Lines to show around each match."),
                 "after": count("Lines to show after each match."),
                 "before": count("Lines to show before each match."),
-                "no_ignore": flag("Whether to search files, too, that ignore files leave out."),
+                "no_ignore": flag("Whether to search files, too, that .gitignore leaves out."),
             },
             "required": ["pattern"],
         });
@@ -131,13 +131,13 @@ impl DeclarativeTool for GrepSearch {
         if params.pattern.is_empty() {
             return Err(ToolFailure::new(ErrorType::InvalidToolParams, "params/pattern must not be empty"));
         }
-        let query = query(&params)?;
+        let query = query(&params, self.workspace.filtering())?;
         let targets = targets(&self.workspace, &params)?;
         Ok(Arc::new(Call { workspace: Arc::clone(&self.workspace), params, query, targets }))
     }
 }
 
-fn query(params: &Params) -> Result<Query, ToolFailure> {
+fn query(params: &Params, filtering: FileFiltering) -> Result<Query, ToolFailure> {
     let invalid = |what: &str, error: &dyn std::fmt::Display| {
         ToolFailure::new(ErrorType::InvalidToolParams, format!("params/{what} can't be used: {error}"))
     };
@@ -173,7 +173,8 @@ fn query(params: &Params) -> Result<Query, ToolFailure> {
         after: lines(params.after),
         per_file_max: if names_only { Some(1) } else { limit(params.max_matches_per_file) },
         total_max: limit(params.total_max_matches).unwrap_or(MATCHES_MAX).min(MATCHES_CEILING),
-        respect: Respect { git: params.no_ignore != Some(true), own: params.no_ignore != Some(true) },
+        // What agents are not to see is no business of theirs to lift.
+        respect: FileFiltering { git: filtering.git && params.no_ignore != Some(true), ..filtering },
     })
 }
 
@@ -224,6 +225,11 @@ impl Invocation for Call {
         if let Some(missing) = targets.iter().find(|target| !target.exists()) {
             let message = format!("Search path not found: {}", missing.display());
             return Err(ToolFailure::new(ErrorType::SearchPathNotFound, message));
+        }
+        if self.params.dir_path.is_some()
+            && let Some(target) = targets.iter().find(|target| target.is_file())
+        {
+            files::refuse_ignored(&self.workspace, target, self.query.respect)?;
         }
         let deadline = Instant::now() + TIME_MAX;
         let found = self.search(targets.clone(), self.query.clone(), deadline, cx).await?;

@@ -12,10 +12,10 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::walk::{Respect, walk};
+use super::walk::walk;
 use crate::{
-    Access, DeclarativeTool, ErrorType, ExecutionContext, Invocation, Kind, Location, ResolvedPath, ResultDisplay,
-    ToolFailure, ToolOutput, Workspace, params,
+    Access, DeclarativeTool, ErrorType, ExecutionContext, FileFiltering, Invocation, Kind, Location, ResolvedPath,
+    ResultDisplay, ToolFailure, ToolOutput, Workspace, params,
 };
 
 const NAME: &str = "list_directory";
@@ -134,7 +134,7 @@ impl Invocation for Call {
     async fn execute(&self, _cx: &ExecutionContext) -> Result<ToolOutput, ToolFailure> {
         let folder = self.workspace.resolve(&self.params.dir_path, Access::Read)?;
         let filtering = self.params.file_filtering_options.as_ref();
-        let respect = Respect::new(
+        let respect = self.workspace.filtering().with(
             filtering.and_then(|options| options.respect_git_ignore),
             filtering.and_then(|options| options.respect_gemini_ignore),
         );
@@ -147,7 +147,7 @@ impl Invocation for Call {
 /// `true` sorts after `false`: folders are not files.
 type Names = BTreeMap<(bool, OsString), Option<u64>>;
 
-fn list(folder: &Path, respect: Respect, ignored: &GlobSet) -> Result<ToolOutput, ToolFailure> {
+fn list(folder: &Path, respect: FileFiltering, ignored: &GlobSet) -> Result<ToolOutput, ToolFailure> {
     let name = folder.display();
     let meta = fs::metadata(folder).map_err(|error| {
         let kind = ErrorType::of_io(&error, ErrorType::LsExecutionError);

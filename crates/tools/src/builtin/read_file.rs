@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -120,24 +121,39 @@ impl Invocation for Call {
     async fn execute(&self, _cx: &ExecutionContext) -> Result<ToolOutput, ToolFailure> {
         // Again, because a call before this one may have moved things.
         let path = self.workspace.resolve(&self.params.file_path, Access::Read)?;
+        files::refuse_ignored(&self.workspace, path.as_path(), self.workspace.filtering())?;
         let bytes = files::read(&path).await?;
         let name = self.workspace.shorten(path.as_path());
-        let is_svg = path.as_path().extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
-        if is_svg && bytes.len() > SVG_BYTES_MAX {
-            let message = format!("SVG file too large: {name} has {} bytes, the limit is 1 MB.", bytes.len());
-            return Err(ToolFailure::new(ErrorType::FileTooLarge, message));
-        }
-        if let Some(mime) = media::mime_type(&bytes).filter(|_| !is_svg) {
-            return Ok(attached(&name, mime, &bytes));
-        }
-        let Some(decoded) = text::decode(bytes) else {
-            let text = format!("Cannot display content of binary file: {name}");
-            return Ok(ToolOutput { summary: Some(text.clone()), ..ToolOutput::text(text) });
-        };
         let first = self.params.start_line.and_then(|line| usize::try_from(line).ok()).unwrap_or(1);
         let last = self.params.end_line.and_then(|line| usize::try_from(line).ok());
-        Ok(excerpt(&decoded.text, first, last))
+        Ok(match content(&name, path.as_path(), bytes)? {
+            Content::Text(text) => excerpt(&text, first, last),
+            Content::Media { mime, bytes } => attached(&name, mime, &bytes),
+            Content::Binary => {
+                let text = format!("Cannot display content of binary file: {name}");
+                ToolOutput { summary: Some(text.clone()), ..ToolOutput::text(text) }
+            }
+        })
     }
+}
+
+/// What the bytes of a file are to a model.
+pub(super) enum Content {
+    Text(String),
+    Media { mime: &'static str, bytes: Vec<u8> },
+    Binary,
+}
+
+pub(super) fn content(name: &str, path: &Path, bytes: Vec<u8>) -> Result<Content, ToolFailure> {
+    let is_svg = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
+    if is_svg && bytes.len() > SVG_BYTES_MAX {
+        let message = format!("SVG file too large: {name} has {} bytes, the limit is 1 MB.", bytes.len());
+        return Err(ToolFailure::new(ErrorType::FileTooLarge, message));
+    }
+    if let Some(mime) = media::mime_type(&bytes).filter(|_| !is_svg) {
+        return Ok(Content::Media { mime, bytes });
+    }
+    Ok(text::decode(bytes).map_or(Content::Binary, |decoded| Content::Text(decoded.text)))
 }
 
 fn attached(name: &str, mime: &str, bytes: &[u8]) -> ToolOutput {
@@ -152,7 +168,7 @@ fn attached(name: &str, mime: &str, bytes: &[u8]) -> ToolOutput {
 }
 
 /// The lines from `first` to `last`, counted from 1, as far as the limits let them.
-fn excerpt(text: &str, first: usize, last: Option<usize>) -> ToolOutput {
+pub(super) fn excerpt(text: &str, first: usize, last: Option<usize>) -> ToolOutput {
     let total = text.lines().count();
     let end = last.unwrap_or(total).min(total);
     let mut shown = String::new();

@@ -4,27 +4,11 @@ use std::path::Path;
 
 use ignore::WalkBuilder;
 
-/// Files in the syntax of `.gitignore` that are about agents only.
-const OWN_IGNORE_FILES: [&str; 2] = [".geminiignore", ".convokeignore"];
+use crate::ignored::{FileFiltering, OWN_IGNORE_FILES};
 
-/// Which ignore files count.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Respect {
-    /// `.gitignore` and its like, and folders that nobody means: `node_modules`.
-    pub(super) git: bool,
-    /// `.geminiignore` and `.convokeignore`.
-    pub(super) own: bool,
-}
-
-impl Respect {
-    pub(super) fn new(git: Option<bool>, own: Option<bool>) -> Self {
-        Self { git: git.unwrap_or(true), own: own.unwrap_or(true) }
-    }
-}
-
-/// A walk below `root`, hidden files included, `.git` left out. Links are named, never followed: what they lead to may
-/// lie outside of the workspace.
-pub(super) fn walk(root: &Path, respect: Respect) -> WalkBuilder {
+/// A walk below `root`, hidden files included, `.git` left out, and folders that nobody means (`node_modules`) where
+/// `.gitignore` counts. Links are named, never followed: what they lead to may lie outside of the workspace.
+pub(super) fn walk(root: &Path, respect: FileFiltering) -> WalkBuilder {
     let mut builder = WalkBuilder::new(root);
     builder
         .hidden(false)
@@ -46,4 +30,14 @@ pub(super) fn walk(root: &Path, respect: Respect) -> WalkBuilder {
         entry.depth() == 0 || (name != ".git" && !(respect.git && name == "node_modules"))
     });
     builder
+}
+
+/// The files that a walk sees.
+#[cfg(test)]
+pub(crate) fn visible_files(root: &Path, respect: FileFiltering) -> Vec<std::path::PathBuf> {
+    let entries = walk(root, respect).build().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
+        .map(|entry| entry.into_path())
+        .collect()
 }

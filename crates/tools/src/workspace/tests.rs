@@ -35,6 +35,7 @@ impl Tree {
             more_roots: vec![self.path("home")],
             read_roots: vec![self.path("read"), self.path("missing")],
             home: Some(self.path("home")),
+            ..WorkspaceOptions::default()
         })
         .unwrap()
     }

@@ -13,7 +13,8 @@ use regex::Regex;
 use rustix::fs::OFlags;
 use tokio_util::sync::CancellationToken;
 
-use super::super::walk::{Respect, walk};
+use super::super::walk::walk;
+use crate::FileFiltering;
 
 // A longer line is data. What is shown of it is the beginning.
 const LINE_CHARS_MAX: usize = 2000;
@@ -29,7 +30,7 @@ pub(super) struct Query {
     pub(super) after: usize,
     pub(super) per_file_max: Option<usize>,
     pub(super) total_max: usize,
-    pub(super) respect: Respect,
+    pub(super) respect: FileFiltering,
 }
 
 #[derive(Debug, Default)]

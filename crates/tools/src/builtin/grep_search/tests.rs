@@ -51,8 +51,8 @@ async fn options_narrow_a_search() {
         ),
         (
             json!({"pattern": "needle", "names_only": true, "no_ignore": true}),
-            "Found 4 file(s) with matches for pattern \"needle\" in the workspace directory:\n\
-             private/d.rs\nsrc/a.rs\nsrc/b.txt\ntarget/c.rs",
+            "Found 3 file(s) with matches for pattern \"needle\" in the workspace directory:\n\
+             src/a.rs\nsrc/b.txt\ntarget/c.rs",
         ),
         (
             json!({"pattern": "needle", "exclude_pattern": "HERE", "context": 0}),
@@ -135,7 +135,7 @@ async fn a_search_stops_when_it_has_to() {
     assert_eq!(failure.error_type(), None, "{failure}");
 
     let params: Params = serde_json::from_value(json!({"pattern": "needle"})).unwrap();
-    let query = query(&params).unwrap();
+    let query = query(&params, crate::FileFiltering::default()).unwrap();
     let found = run(&[folder.path("")], &query, Instant::now(), &CancellationToken::new());
     assert_eq!((found.stopped, found.matches), (Some(Stopped::Time), 0));
     let found = run(&[folder.path("")], &query, Instant::now(), &cancel);

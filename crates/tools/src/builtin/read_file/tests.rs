@@ -93,6 +93,22 @@ async fn files_that_cannot_be_read() {
     }
 }
 
+#[tokio::test]
+async fn what_ignore_files_leave_out_is_not_shown() {
+    let folder =
+        Folder::with(&[(".geminiignore", "secret\n"), (".gitignore", "*.log\n"), ("secret", "s"), ("a.log", "l")]);
+    std::os::unix::fs::symlink("secret", folder.path("link")).unwrap();
+    for name in ["secret", "a.log", "link"] {
+        let (kind, message) = folder.fails("read_file", json!({"file_path": name})).await;
+        assert_eq!(kind, ErrorType::InvalidToolParams);
+        assert!(message.contains("is ignored by configured ignore patterns"), "{message}");
+    }
+    let (kind, _) = folder.fails("grep_search", json!({"pattern": "s", "dir_path": "secret"})).await;
+    assert_eq!(kind, ErrorType::InvalidToolParams);
+    folder.write(".convokeignore", b"!secret\n");
+    assert_eq!(folder.text("read_file", json!({"file_path": "link"})).await, "s");
+}
+
 #[test]
 fn a_call_describes_itself() {
     let folder = Folder::with(&[]);
