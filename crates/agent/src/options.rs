@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use convoke_protocol::AgentInfo;
 use convoke_stdx::guard::Spawner;
-use convoke_tools::PolicyOptions;
+use convoke_tools::{PolicyOptions, SandboxOptions};
 
 use crate::{ConnectModel, ContextFileOptions, LifecycleHooks, NoLifecycleHooks, ToolOptions};
 
@@ -35,6 +35,8 @@ pub struct AgentOptions {
     pub spawner: Spawner,
     /// Environment variables that commands never see.
     pub secret_variables: Vec<String>,
+    /// What commands may change and reach; all that this process may otherwise.
+    pub sandbox: Option<SandboxOptions>,
     /// Where output that is too large for the model is kept, in a folder per session; nowhere otherwise. The agent may
     /// read it back.
     pub output_folder: Option<PathBuf>,
@@ -62,6 +64,7 @@ impl AgentOptions {
             exclude_tools: Vec::new(),
             spawner,
             secret_variables: Vec::new(),
+            sandbox: None,
             output_folder: None,
             shell_inactivity: None,
             max_turns: None,

@@ -16,10 +16,9 @@ use crate::args::{AgentArgs, OutputFormat, RunArgs};
 use crate::credentials;
 use crate::failure::Exit;
 use crate::headless::{self, RunOptions};
-use crate::logging;
 use crate::settings::Settings;
 use crate::startup::Startup;
-use crate::tool_options;
+use crate::{logging, sandbox, tool_options};
 
 /// Who is on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +90,12 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         },
         tools: tool_options::tool_options(settings),
         exclude_tools: settings.texts("tools.exclude").unwrap_or_default(),
-        secret_variables: credentials::secret_variables(settings),
+        secret_variables: {
+            let mut names = credentials::secret_variables(settings);
+            names.extend(sandbox::redacted(settings, &startup.environment));
+            names
+        },
+        sandbox: sandbox::sandbox(args, startup)?,
         output_folder: startup.home.as_ref().map(|home| home.folder().join("tmp").join("tool-outputs")),
         shell_inactivity: settings
             .integer("tools.shell.inactivityTimeout")

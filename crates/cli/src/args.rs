@@ -137,6 +137,10 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "FOLDER", value_delimiter = ',')]
     pub(crate) include_directories: Vec<PathBuf>,
 
+    /// Confine commands: they write only in the workspace, without the network. true, false, landlock or bwrap
+    #[arg(short, long, value_name = "WITH", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) sandbox: Option<String>,
+
     /// Trust this folder for this run
     #[arg(long)]
     pub(crate) skip_trust: bool,

@@ -45,6 +45,12 @@ impl Environment {
         self.process.get(name).filter(|value| !value.is_empty()).map(PathBuf::from)
     }
 
+    /// Names of the process's own variables for which `hides` says so.
+    pub(crate) fn hidden_by(&self, hides: impl Fn(&str, &str) -> bool) -> Vec<String> {
+        let hidden = self.process.iter().filter(|(name, value)| hides(name, &value.to_string_lossy()));
+        hidden.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Whether a variable says yes: `true` or `1`.
     pub(crate) fn flag(&self, name: &str) -> bool {
         matches!(self.get(name), Some("true" | "1"))

@@ -15,6 +15,7 @@ mod home;
 mod logging;
 mod models_command;
 mod providers;
+mod sandbox;
 mod secret;
 mod serve;
 mod settings;

@@ -113,6 +113,37 @@ fn allowed_tools_let_exactly_that_command_through() {
 }
 
 #[test]
+fn commands_in_the_sandbox_write_in_the_workspace_only_and_one_that_can_not_be_had_ends_with_44() {
+    let environment = TestEnvironment::new();
+    let outside = environment.write("elsewhere/kept", "kept");
+    let command = format!("echo in > in.txt; echo out > {}", outside.display());
+    let shell = call("run_shell_command", json!({"command": command}));
+    let file = script(&environment, &[json!([shell]), json!([{"text": "Tried."}])]);
+    let args = ["--fake-responses", &file, "-m", "gemini-2.5-flash", "-y", "-o", "stream-json", "-p", "try"];
+    let with = |sandbox: &str| {
+        // The folder for temporary files may be written, and all of this test is in one.
+        let temporary = environment.write("temporary/here", "").parent().unwrap().to_owned();
+        run(convoke(&environment, &args).arg(sandbox).env("TMPDIR", temporary), "")
+    };
+    let refused = with("--sandbox=docker");
+    assert_eq!(refused.code, Some(44));
+    assert!(refused.stderr.contains("choose true, false, landlock or bwrap"), "{}", refused.stderr);
+
+    let confined = with("--sandbox");
+    if confined.code == Some(44) {
+        // Told by name, and nothing ran.
+        assert!(confined.stderr.contains("landlock: ") && confined.stderr.contains("bwrap: "), "{}", confined.stderr);
+        return;
+    }
+    assert_eq!(confined.code, Some(0), "{}", confined.stderr);
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "kept");
+    let inside = environment.workspace().join("in.txt");
+    assert_eq!(std::fs::read_to_string(inside).unwrap(), "in\n");
+    let free = with("--sandbox=false");
+    assert_eq!((free.code, std::fs::read_to_string(&outside).unwrap().as_str()), (Some(0), "out\n"));
+}
+
+#[test]
 fn no_credential_names_the_ways() {
     let environment = TestEnvironment::new();
     let ran = run(environment.command(CONVOKE).args(["-p", "hi"]), "");

@@ -12,6 +12,7 @@
 //! ```
 //! The guard opens the pipe through `/proc/PARENT/fd/N`, so no descriptor is ever inheritable. Linux only.
 
+mod confine;
 mod tree;
 mod watch;
 
@@ -23,6 +24,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+pub use confine::{Confinement, Mechanism};
 pub use watch::{End, watch};
 
 /// The hidden subcommand that turns an executable into a guard.
@@ -33,13 +35,14 @@ pub const SUBCOMMAND: &str = "__guard";
 pub struct Spawner {
     guard: Option<PathBuf>,
     grace: Duration,
+    confinement: Option<Confinement>,
 }
 
 impl Spawner {
     /// Children run under `executable __guard`. The program gets `grace` between TERM and KILL when it is ended.
     #[must_use]
     pub fn guarded(executable: PathBuf, grace: Duration) -> Self {
-        Self { guard: Some(executable), grace }
+        Self { guard: Some(executable), grace, confinement: None }
     }
 
     /// Children run directly, each in a process group that is killed when its leash is dropped.
@@ -47,7 +50,14 @@ impl Spawner {
     /// For embedders without a guard executable: a killed parent leaves such children behind.
     #[must_use]
     pub fn unguarded() -> Self {
-        Self { guard: None, grace: Duration::ZERO }
+        Self { guard: None, grace: Duration::ZERO, confinement: None }
+    }
+
+    /// The same, but its children may change and reach no more than `confinement` says; with `None` they may do all
+    /// that this process may. Without a guard nothing enforces it, so nothing starts.
+    #[must_use]
+    pub fn confined(&self, confinement: Option<Confinement>) -> Self {
+        Self { confinement, ..self.clone() }
     }
 
     /// Hands `spawn` the command that starts `program` with `args`, and returns what it made with the leash.
@@ -61,6 +71,9 @@ impl Spawner {
         spawn: impl FnOnce(Command) -> io::Result<(T, u32)>,
     ) -> io::Result<(T, Leash)> {
         let Some(guard) = &self.guard else {
+            if self.confinement.is_some() {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "there is no guard to confine the program"));
+            }
             let mut command = Command::new(program);
             command.args(args).process_group(0);
             let (child, pid) = spawn(command)?;
@@ -73,6 +86,7 @@ impl Spawner {
             .arg(format!("--parent={}", std::process::id()))
             .arg(format!("--leash={}", reader.as_raw_fd()))
             .arg(format!("--grace-ms={}", self.grace.as_millis()))
+            .args(self.confinement.iter().flat_map(Confinement::to_args))
             .arg("--")
             .arg(program)
             .args(args)
@@ -114,6 +128,8 @@ pub struct WatchOptions {
     pub leash: u32,
     /// Time between TERM and KILL.
     pub grace: Duration,
+    /// What the program may change and reach; `None` for all.
+    pub confinement: Option<Confinement>,
     /// The program to run.
     pub program: OsString,
     /// Its arguments.
@@ -128,8 +144,9 @@ impl WatchOptions {
         let parent = number("--parent=")?;
         let leash = number("--leash=")?;
         let grace = Duration::from_millis(u64::from(number("--grace-ms=")?));
-        (args.next()? == "--").then_some(())?;
-        Some(Self { parent, leash, grace, program: args.next()?, args: args.collect() })
+        let limits: Vec<OsString> = args.by_ref().take_while(|arg| arg != "--").collect();
+        let confinement = if limits.is_empty() { None } else { Some(Confinement::parse(&limits)?) };
+        Some(Self { parent, leash, grace, confinement, program: args.next()?, args: args.collect() })
     }
 }
 
@@ -150,11 +167,14 @@ mod tests {
                 parent: 7,
                 leash: 5,
                 grace: Duration::from_millis(250),
+                confinement: None,
                 program: "sh".into(),
                 args: os(&["-c", "true"]),
             })
         );
         assert_eq!(WatchOptions::parse(os(&["--parent=7", "--", "sh"])), None);
+        let odd = ["--parent=7", "--leash=5", "--grace-ms=1", "--confined=maybe", "--", "sh"];
+        assert_eq!(WatchOptions::parse(os(&odd)), None);
         assert_eq!(WatchOptions::parse(os(&["--parent=x", "--leash=5", "--grace-ms=1", "--", "sh"])), None);
     }
 

@@ -62,6 +62,11 @@ pub trait Invocation: Send + Sync {
         Ok(ConfirmationDetails::Info { prompt: self.description() })
     }
 
+    /// Why a person must be asked, whatever policy says; `None` leaves it to policy.
+    fn demand(&self) -> Option<String> {
+        None
+    }
+
     /// Runs it.
     ///
     /// Cancellation: on `cx.cancel` it stops, leaves no process behind and returns [`ToolFailure::Cancelled`] with

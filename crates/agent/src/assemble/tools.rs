@@ -36,6 +36,7 @@ pub(super) fn registry(
 fn shell(options: &AgentOptions) -> ShellOptions {
     let mut shell = ShellOptions::new(options.spawner.clone());
     shell.unset.clone_from(&options.secret_variables);
+    shell.sandbox.clone_from(&options.sandbox);
     if let Some(silence) = options.shell_inactivity {
         // Zero switches the limit off, as in the settings of other agents.
         shell.inactivity_timeout = Some(silence).filter(|silence| !silence.is_zero());

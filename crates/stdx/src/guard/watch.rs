@@ -56,7 +56,16 @@ pub fn watch(options: &WatchOptions) -> io::Result<End> {
     let (wake, wakes) = channel();
     watch_leash(leash, wake.clone());
     watch_signals(wake.clone())?;
-    let child = Command::new(&options.program).args(&options.args).process_group(0).spawn()?;
+    // The threads above stay free; what this one starts from here on is confined like it.
+    let mut command = match &options.confinement {
+        Some(confinement) => confinement.enter(&options.program, &options.args)?,
+        None => {
+            let mut command = Command::new(&options.program);
+            command.args(&options.args);
+            command
+        }
+    };
+    let child = command.process_group(0).spawn()?;
     let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
     // Reaped below together with every adopted orphan; `Child::wait` would race with that.
     drop(child);

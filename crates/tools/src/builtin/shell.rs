@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use convoke_adk::FunctionDeclaration;
-use convoke_stdx::guard::Spawner;
+use convoke_stdx::guard::{Confinement, Spawner};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::policy::Command;
 use crate::process::{Capture, Exit, Happened, Launch, Running};
+use crate::sandbox::{SandboxOptions, Wanted};
 use crate::{
     Access, BackgroundProcesses, BackgroundStatus, ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext,
     Invocation, Kind, LiveOutput, Location, ResultDisplay, ToolFailure, ToolOutput, Workspace, params,
@@ -36,6 +37,8 @@ pub struct ShellOptions {
     pub inactivity_timeout: Option<Duration>,
     /// Bytes of output kept of one command: half from the beginning, half from the end.
     pub output_bytes_max: usize,
+    /// What they may change and reach; `None` for all that this process may.
+    pub sandbox: Option<SandboxOptions>,
 }
 
 impl ShellOptions {
@@ -50,6 +53,7 @@ impl ShellOptions {
             set: set.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
             inactivity_timeout: Some(Duration::from_secs(300)),
             output_bytes_max: 16 << 20,
+            sandbox: None,
         }
     }
 }
@@ -86,13 +90,15 @@ struct Params {
     is_background: Option<bool>,
     #[serde(default, deserialize_with = "params::lenient_u64")]
     delay_ms: Option<u64>,
+    #[serde(default)]
+    additional_permissions: Wanted,
 }
 
 impl RunShellCommand {
     /// Commands in `workspace`; those in the background belong to `background`.
     #[must_use]
     pub fn new(workspace: Arc<Workspace>, options: ShellOptions, background: Arc<BackgroundProcesses>) -> Self {
-        let schema = json!({
+        let mut schema = json!({
             "type": "object",
             "properties": {
                 "command": {"type": "string", "description": "The exact command to run, as `bash -c <command>`."},
@@ -119,6 +125,10 @@ impl RunShellCommand {
             },
             "required": ["command"],
         });
+        // Not offered where there is no sandbox to leave.
+        if let (Some(_), Some(properties)) = (&options.sandbox, schema["properties"].as_object_mut()) {
+            properties.insert("additional_permissions".to_owned(), Wanted::schema());
+        }
         Self { shared: Arc::new(Shared { workspace, options, background }), schema }
     }
 }
@@ -163,6 +173,7 @@ impl DeclarativeTool for RunShellCommand {
         if let Some(folder) = &params.dir_path {
             self.shared.workspace.resolve(folder, Access::Write)?;
         }
+        params.additional_permissions.check()?;
         Ok(Arc::new(Call { shared: Arc::clone(&self.shared), params }))
     }
 }
@@ -208,6 +219,10 @@ impl Invocation for Call {
         Ok(ConfirmationDetails::Exec { command, root_commands })
     }
 
+    fn demand(&self) -> Option<String> {
+        self.shared.options.sandbox.as_ref().and_then(|_| self.params.additional_permissions.question())
+    }
+
     async fn execute(&self, cx: &ExecutionContext) -> Result<ToolOutput, ToolFailure> {
         if cx.cancel.is_cancelled() {
             return Err(ToolFailure::cancelled("Command was cancelled by user before it could start."));
@@ -220,6 +235,11 @@ impl Invocation for Call {
 impl Call {
     fn in_background(&self) -> bool {
         self.params.is_background == Some(true)
+    }
+
+    fn confinement(&self) -> Option<Confinement> {
+        let Shared { workspace, options, .. } = self.shared.as_ref();
+        options.sandbox.as_ref().map(|sandbox| sandbox.confinement(workspace, &self.params.additional_permissions))
     }
 
     fn start(&self) -> Result<Running, ToolFailure> {
@@ -235,7 +255,8 @@ impl Call {
             return Err(ToolFailure::new(ErrorType::PathIsNotADirectory, message));
         }
         let command = &self.params.command;
-        let launch = Launch { spawner: &options.spawner, command, folder, set: &options.set, unset: &options.unset };
+        let spawner = options.spawner.confined(self.confinement());
+        let launch = Launch { spawner: &spawner, command, folder, set: &options.set, unset: &options.unset };
         launch.start().map_err(|error| {
             ToolFailure::new(ErrorType::ShellExecuteError, format!("Error: failed to start the command: {error}"))
         })
@@ -248,7 +269,7 @@ impl Call {
         let display = |exit_code| ResultDisplay::Terminal { pid: None, exit_code, text: text.clone() };
         match end {
             End::Exited(exit) => Ok(ToolOutput {
-                text: sections(&text, exit),
+                text: self.with_note(sections(&text, exit), exit),
                 summary: summary(exit),
                 data: Some(json!({"exitCode": exit.code, "signal": exit.signal})),
                 display: display(exit.code),
@@ -275,6 +296,16 @@ impl Call {
                 message: with_output_so_far(&format!("Failed to wait for the command: {error}."), &text),
                 display: display(None),
             }),
+        }
+    }
+
+    /// What the model reads of a command that failed, perhaps because of the sandbox.
+    fn with_note(&self, text: String, exit: Exit) -> String {
+        match (&self.shared.options.sandbox, self.confinement()) {
+            (Some(sandbox), Some(confinement)) if exit.code != Some(0) => {
+                format!("{text}\n{}", sandbox.note(&confinement))
+            }
+            _ => text,
         }
     }
 

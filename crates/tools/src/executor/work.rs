@@ -81,7 +81,8 @@ pub(super) async fn judge(options: SchedulerOptions, candidate: Candidate) -> Ju
         Err(failure) => return deny(rewritten, failure, None),
     };
     let judgement = options.policy.judge(tool.name(), &call.args);
-    let decision = match (judgement.decision, &before.ask) {
+    let asked = before.ask.or_else(|| invocation.demand());
+    let decision = match (judgement.decision, &asked) {
         (Decision::Allow, Some(_)) if options.policy.interactive() => Decision::Ask,
         (Decision::Allow, Some(_)) => Decision::Deny,
         (decision, _) => decision,
@@ -89,8 +90,8 @@ pub(super) async fn judge(options: SchedulerOptions, candidate: Candidate) -> Ju
     tracing::debug!(tool = tool.name(), call_id = call.call_id, ?decision, source = judgement.source, "judged a call");
     let verdict = match decision {
         Decision::Allow => JudgedVerdict::Allow,
-        Decision::Deny => JudgedVerdict::Deny(denied(judgement.message.or(before.ask)), None),
-        Decision::Ask => match question(&options, &call, tool.as_ref(), invocation.as_ref(), before.ask).await {
+        Decision::Deny => JudgedVerdict::Deny(denied(judgement.message.or(asked)), None),
+        Decision::Ask => match question(&options, &call, tool.as_ref(), invocation.as_ref(), asked).await {
             Ok(question) => JudgedVerdict::Ask(Box::new(question)),
             Err(failure) => JudgedVerdict::Deny(failure, None),
         },
@@ -112,7 +113,7 @@ async fn question(
     reason: Option<String>,
 ) -> Result<Question, ToolFailure> {
     let details = invocation.confirmation().await?;
-    // A hook that wants a question will want the next one too: a lasting answer would be a false promise.
+    // Who wants a question about this call will want the next one too: a lasting answer would be a false promise.
     let always = if reason.is_none() { options.policy.always(tool.name(), &call.args) } else { None };
     let request = ApprovalRequest {
         call_id: call.call_id.clone(),

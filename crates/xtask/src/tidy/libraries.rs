@@ -59,6 +59,9 @@ const TABLE: &[Library] = &[
     // The operating system, and time.
     library("rustix", &["stdx", "tools", "acp", "cli"]),
     library("signal-hook", &["stdx"]),
+    library("landlock", &["stdx"]),
+    library("seccompiler", &["stdx"]),
+    library("libc", &["stdx"]),
     library("nix", &["bench"]),
     library("jiff", &["stdx"]),
     library("tempfile", &["stdx", "tools", "daemon", "cli", "testkit", "bench", "xtask"]),

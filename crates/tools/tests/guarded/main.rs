@@ -1,13 +1,16 @@
 //! Commands under a real guard: this executable is both the test and, as `guarded __guard …`, the guard.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test, though with a main of its own")]
+#![expect(clippy::print_stderr, reason = "what was skipped is told by name")]
+
+mod sandbox;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use convoke_adk::FunctionCall;
-use convoke_stdx::guard::{SUBCOMMAND, Spawner, WatchOptions, watch};
+use convoke_stdx::guard::{Mechanism, SUBCOMMAND, Spawner, WatchOptions, watch};
 use convoke_tools::builtin::{BuiltinOptions, ShellOptions, tools};
 use convoke_tools::{
     BackgroundLimits, BackgroundProcesses, Mode, PolicyOptions, SchedulerOptions, SessionPolicy, ToolRegistry,
@@ -22,6 +25,9 @@ fn main() -> ExitCode {
         let options = WatchOptions::parse(args).expect("what the spawner writes");
         return watch(&options).map_or(ExitCode::from(127), |end| ExitCode::from(end.mirror()));
     }
+    if let Some(probe) = std::env::args().skip_while(|arg| arg != "probe").nth(1) {
+        return sandbox::probe(&probe);
+    }
     if std::env::args().any(|arg| arg == "--list") {
         return ExitCode::SUCCESS;
     }
@@ -31,6 +37,13 @@ fn main() -> ExitCode {
         nothing_survives_a_command().await;
         nothing_survives_a_cancelled_command().await;
         nothing_survives_a_session().await;
+        for via in Mechanism::ALL {
+            match via.check() {
+                Ok(()) => sandbox::holds(via).await,
+                Err(why) => eprintln!("skipped: sandbox by {}: {why}", via.name()),
+            }
+        }
+        sandbox::needs_a_guard().await;
     });
     ExitCode::SUCCESS
 }
@@ -43,20 +56,28 @@ struct Session {
 
 impl Session {
     fn new() -> Self {
+        Self::with(|_, _| {})
+    }
+
+    /// A session whose options `change` had a hand in.
+    fn with(change: impl FnOnce(&mut ShellOptions, &mut SchedulerOptions)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options = WorkspaceOptions { cwd: dir.path().to_path_buf(), ..WorkspaceOptions::default() };
         let background = Arc::new(BackgroundProcesses::new(BackgroundLimits::default()));
         let spawner = Spawner::guarded(std::env::current_exe().unwrap(), Duration::from_millis(200));
         let policy = SessionPolicy::new(PolicyOptions { mode: Mode::Yolo, ..PolicyOptions::default() }).unwrap();
         let registry = Arc::new(ToolRegistry::new(policy.clone()));
+        let mut shell = ShellOptions::new(spawner);
+        let mut scheduler = SchedulerOptions::new(registry.clone(), policy);
+        change(&mut shell, &mut scheduler);
         for tool in tools(BuiltinOptions {
             workspace: Arc::new(Workspace::new(options).unwrap()),
-            shell: ShellOptions::new(spawner),
+            shell,
             background: Arc::clone(&background),
         }) {
             registry.register(tool).unwrap();
         }
-        Self { scheduler: ToolScheduler::start(SchedulerOptions::new(registry, policy)), background, dir }
+        Self { scheduler: ToolScheduler::start(scheduler), background, dir }
     }
 
     async fn run(&self, args: Value, cancel: &CancellationToken) -> String {
