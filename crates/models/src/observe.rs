@@ -1,23 +1,24 @@
 //! Telemetry: what is told about a model call?
 //!
-//! Events of the [`tracing`] crate, for whoever listens; nothing is exported here. Names are in the field
-//! `event.name`:
+//! Events and spans of the [`tracing`] crate, for whoever listens; nothing is exported here. An event is on the target
+//! [`TELEMETRY`] and has its name in the field `event.name`; names are those that dashboards for Gemini CLI know, with the
+//! conventions of OpenTelemetry (`gen_ai.*`) beside them:
 //!
-//! | event | level | fields |
-//! |---|---|---|
-//! | `gemini_cli.api_request` | info | `call_id`, `gen_ai.operation.name`, `gen_ai.provider.name`, `gen_ai.request.model` |
-//! | `gemini_cli.api_request` on target [`PROMPTS`] | debug | `call_id`, `request_text` (the contents as JSON) |
-//! | `gemini_cli.api_response` | info | as the request, and `duration_ms`, `gen_ai.response.model`, `gen_ai.response.finish_reasons`, `gen_ai.usage.input_tokens`, `.output_tokens`, `.thoughts_tokens`, `.cached_tokens`, `.tool_tokens`, `.total_tokens` |
-//! | `gemini_cli.api_response` on target [`PROMPTS`] | debug | `call_id`, `response_text` |
-//! | `gemini_cli.api_error` | info | as the request, and `duration_ms`, `status_code`, `error.type`, `error.message` |
-//! | `gemini_cli.network_retry_attempt` | info | `attempt`, `max_attempts`, `delay_ms`, `error.type` |
-//! | `gemini_cli.chat.content_retry` | info | the same and `gen_ai.request.model` |
-//! | `gemini_cli.chat.content_retry_failure` | info | `error.type` |
-//! | `gemini_cli.model_routing` | info | `decision_model`, `decision_source`, `routing_latency_ms`, `reasoning`, `failed`, `error_message` |
-//! | `gemini_cli.flash_fallback` | info | `from_model`, `to_model`, `error.type`, `asked` |
-//! | `convoke.model_fallback_question` | info | `from_model`, `to_model`, `error.type`, `intent` |
+//! | event | fields |
+//! |---|---|
+//! | `gemini_cli.api_request` | `call_id`, `model`, `request_text` (the contents as JSON), `gen_ai.operation.name`, `gen_ai.provider.name`, `gen_ai.request.model` |
+//! | `gemini_cli.api_response` | as the request without its text, and `status_code`, `duration_ms`, `finish_reasons`, `response_text`, `input_token_count`, `output_token_count`, `thoughts_token_count`, `cached_content_token_count`, `tool_token_count`, `total_token_count`, `gen_ai.response.model`, `gen_ai.response.finish_reasons`, `gen_ai.usage.input_tokens`, `gen_ai.usage.output_tokens` |
+//! | `gemini_cli.api_error` | as the request without its text, and `duration_ms`, `status_code`, `error_type`, `error`, `error.type` |
+//! | `gen_ai.client.inference.operation.details`, on the target [`MESSAGES`] | `call_id`, `gen_ai.request.model`, `gen_ai.input.messages`, `gen_ai.output.messages` (JSON) |
+//! | `gemini_cli.network_retry_attempt` | `attempt`, `max_attempts`, `delay_ms`, `error_type` |
+//! | `gemini_cli.chat.content_retry` | the same and `model` |
+//! | `gemini_cli.chat.content_retry_failure` | `error_type` |
+//! | `gemini_cli.model_routing` | `decision_model`, `decision_source`, `routing_latency_ms`, `reasoning`, `failed`, `error_message` |
+//! | `gemini_cli.flash_fallback` | `from_model`, `to_model`, `error_type`, `asked` |
+//! | `convoke.model_fallback_question` | `from_model`, `to_model`, `error_type`, `intent` |
 //!
-//! There is one request event per attempt. No prompt and no answer is told above debug level.
+//! There is one request event per attempt to get an answer; counting tokens and embedding are told as debug lines only. No
+//! text is put together unless somebody listens on the target. A call is a span `generate_content` as well.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +28,10 @@ use convoke_adk::{LlmRequest, ModelError, UsageMetadata};
 use convoke_stdx::{Clock, Now};
 use futures::StreamExt;
 use serde::Serialize;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use tracing::{Level, enabled, event, info};
+use tracing::field::Empty;
+use tracing::{Level, Span, enabled, event};
 
 use crate::catalog::ModelName;
 use crate::chain::FailureKind;
@@ -39,8 +42,14 @@ use crate::generator::{
 use crate::retry::RetryNotice;
 use crate::routing::Decision;
 
-/// The target of the events that carry text.
-pub const PROMPTS: &str = "convoke_models::prompts";
+/// The target of telemetry events. They hold what people wrote: a listener that writes logs leaves them out.
+pub const TELEMETRY: &str = "convoke::telemetry";
+
+/// The target of events that hold whole conversations, as the conventions for generative AI want them.
+pub const MESSAGES: &str = "convoke::telemetry::messages";
+
+/// The target of spans that are meant for export.
+const TRACE: &str = "convoke::trace";
 
 /// Tells about every call that passes.
 pub(crate) struct Observed {
@@ -54,41 +63,64 @@ impl Observed {
         Self { inner, provider, clock: Clock::start() }
     }
 
-    fn begin(&self, operation: &'static str, model: &str, text: impl FnOnce() -> Option<String>) -> Call {
+    fn begin(&self, request: &LlmRequest) -> Call {
+        let model = request.model.as_str();
+        let span = tracing::info_span!(
+            target: TRACE,
+            "generate_content",
+            otel.name = format!("generate_content {model}"),
+            otel.kind = "client",
+            otel.status_code = Empty,
+            gen_ai.operation.name = OPERATION,
+            gen_ai.provider.name = self.provider,
+            gen_ai.request.model = model,
+            gen_ai.response.model = Empty,
+            gen_ai.response.finish_reasons = Empty,
+            gen_ai.usage.input_tokens = Empty,
+            gen_ai.usage.output_tokens = Empty,
+            error.r#type = Empty,
+        );
         let call = Call {
             open: true,
             id: uuid::Uuid::new_v4().to_string(),
-            operation,
             provider: self.provider,
             model: model.to_owned(),
             clock: self.clock,
             start: self.clock.now(),
+            input: enabled!(target: MESSAGES, Level::INFO).then(|| text(&request.contents)),
+            span,
         };
-        info!(
-            event.name = "gemini_cli.api_request",
-            call_id = call.id,
-            gen_ai.operation.name = operation,
-            gen_ai.provider.name = self.provider,
-            gen_ai.request.model = model,
-        );
-        if enabled!(target: PROMPTS, Level::DEBUG)
-            && let Some(request_text) = text()
-        {
-            event!(target: PROMPTS, Level::DEBUG, event.name = "gemini_cli.api_request", call_id = call.id, request_text);
+        if enabled!(target: TELEMETRY, Level::INFO) {
+            event!(
+                target: TELEMETRY,
+                Level::INFO,
+                event.name = "gemini_cli.api_request",
+                call_id = call.id,
+                model,
+                request_text = text(&request.contents),
+                gen_ai.operation.name = OPERATION,
+                gen_ai.provider.name = self.provider,
+                gen_ai.request.model = model,
+            );
         }
+        tracing::debug!(call_id = call.id, model, provider = self.provider, "asks a model");
         call
     }
 }
+
+const OPERATION: &str = "generate_content";
 
 /// One call under way. One that is dropped before its end was given up by its caller, and says so.
 struct Call {
     open: bool,
     id: String,
-    operation: &'static str,
     provider: &'static str,
     model: String,
     clock: Clock,
     start: Now,
+    /// What was sent, if somebody listens.
+    input: Option<String>,
+    span: Span,
 }
 
 /// What is known of an answer at its end.
@@ -97,12 +129,19 @@ struct Seen {
     model: Option<String>,
     finish_reason: Option<String>,
     usage: UsageMetadata,
-    text: Option<String>,
+    said: Option<Said>,
+}
+
+/// What was answered, if somebody listens: the text, and the calls in between.
+#[derive(Default)]
+struct Said {
+    text: String,
+    calls: Vec<Value>,
 }
 
 impl Seen {
     fn new() -> Self {
-        Self { text: enabled!(target: PROMPTS, Level::DEBUG).then(String::new), ..Self::default() }
+        Self { said: enabled!(target: TELEMETRY, Level::INFO).then(Said::default), ..Self::default() }
     }
 
     fn see(&mut self, piece: &GenerateResponse) {
@@ -115,8 +154,14 @@ impl Seen {
         if let Some(usage) = piece.usage() {
             self.usage = usage;
         }
-        if let Some(text) = &mut self.text {
-            text.push_str(&piece.text());
+        if let Some(said) = &mut self.said {
+            said.text.push_str(&piece.text());
+            said.calls.extend(
+                piece
+                    .function_calls()
+                    .into_iter()
+                    .map(|call| json!({"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.args})),
+            );
         }
     }
 }
@@ -128,39 +173,74 @@ impl Call {
 
     fn succeeded(&mut self, seen: &Seen) {
         self.open = false;
-        info!(
+        let answered_by = seen.model.as_deref().unwrap_or(&self.model);
+        let (usage, duration_ms) = (&seen.usage, self.duration_ms());
+        self.span.record("gen_ai.response.model", answered_by);
+        self.span.record("gen_ai.response.finish_reasons", seen.finish_reason.as_deref());
+        self.span.record("gen_ai.usage.input_tokens", usage.prompt_token_count);
+        self.span.record("gen_ai.usage.output_tokens", usage.candidates_token_count);
+        tracing::debug!(call_id = self.id, model = self.model, duration_ms, "a model answered");
+        let Some(said) = &seen.said else { return };
+        event!(
+            target: TELEMETRY,
+            Level::INFO,
             event.name = "gemini_cli.api_response",
             call_id = self.id,
-            gen_ai.operation.name = self.operation,
+            model = answered_by,
+            status_code = 200,
+            duration_ms,
+            finish_reasons = seen.finish_reason.as_deref(),
+            response_text = said.text,
+            input_token_count = usage.prompt_token_count,
+            output_token_count = usage.candidates_token_count,
+            thoughts_token_count = usage.thoughts_token_count,
+            cached_content_token_count = usage.cached_content_token_count,
+            tool_token_count = usage.tool_use_prompt_token_count,
+            total_token_count = usage.total_token_count,
+            gen_ai.operation.name = OPERATION,
             gen_ai.provider.name = self.provider,
             gen_ai.request.model = self.model,
-            gen_ai.response.model = seen.model.as_deref().unwrap_or(&self.model),
+            gen_ai.response.model = answered_by,
             gen_ai.response.finish_reasons = seen.finish_reason.as_deref(),
-            gen_ai.usage.input_tokens = seen.usage.prompt_token_count,
-            gen_ai.usage.output_tokens = seen.usage.candidates_token_count,
-            gen_ai.usage.thoughts_tokens = seen.usage.thoughts_token_count,
-            gen_ai.usage.cached_tokens = seen.usage.cached_content_token_count,
-            gen_ai.usage.tool_tokens = seen.usage.tool_use_prompt_token_count,
-            gen_ai.usage.total_tokens = seen.usage.total_token_count,
-            duration_ms = self.duration_ms(),
+            gen_ai.usage.input_tokens = usage.prompt_token_count,
+            gen_ai.usage.output_tokens = usage.candidates_token_count,
         );
-        if let Some(response_text) = &seen.text {
-            event!(target: PROMPTS, Level::DEBUG, event.name = "gemini_cli.api_response", call_id = self.id, response_text);
+        if let Some(input) = &self.input {
+            event!(
+                target: MESSAGES,
+                Level::INFO,
+                event.name = "gen_ai.client.inference.operation.details",
+                call_id = self.id,
+                gen_ai.operation.name = OPERATION,
+                gen_ai.provider.name = self.provider,
+                gen_ai.request.model = self.model,
+                gen_ai.response.model = answered_by,
+                gen_ai.input.messages = input,
+                gen_ai.output.messages = output_messages(said, seen.finish_reason.as_deref()).to_string(),
+            );
         }
     }
 
     fn failed(&mut self, error: &ModelError) {
         self.open = false;
-        info!(
+        let error_type = format!("{:?}", error.kind);
+        self.span.record("otel.status_code", "ERROR");
+        self.span.record("error.type", error_type.as_str());
+        tracing::debug!(call_id = self.id, model = self.model, error_type, error.message, "a model failed");
+        event!(
+            target: TELEMETRY,
+            Level::INFO,
             event.name = "gemini_cli.api_error",
             call_id = self.id,
-            gen_ai.operation.name = self.operation,
+            model = self.model,
+            duration_ms = self.duration_ms(),
+            status_code = error.status,
+            error_type,
+            error = error.message,
+            error.r#type = error_type,
+            gen_ai.operation.name = OPERATION,
             gen_ai.provider.name = self.provider,
             gen_ai.request.model = self.model,
-            error.r#type = ?error.kind,
-            error.message = error.message,
-            status_code = error.status,
-            duration_ms = self.duration_ms(),
         );
     }
 
@@ -174,6 +254,18 @@ impl Call {
             Err(error) => self.failed(error),
         }
     }
+}
+
+/// The answer as the conventions for generative AI write one.
+fn output_messages(said: &Said, finish_reason: Option<&str>) -> Value {
+    let text = (!said.text.is_empty()).then(|| json!({"type": "text", "content": said.text}));
+    let parts: Vec<Value> = text.into_iter().chain(said.calls.iter().cloned()).collect();
+    let reason = match finish_reason {
+        _ if !said.calls.is_empty() => "tool_call".to_owned(),
+        Some(reason) => reason.to_ascii_lowercase(),
+        None => "error".to_owned(),
+    };
+    json!([{"role": "assistant", "parts": parts, "finish_reason": reason}])
 }
 
 impl Drop for Call {
@@ -191,14 +283,14 @@ impl ContentGenerator for Observed {
         request: Arc<LlmRequest>,
         cancel: CancellationToken,
     ) -> Result<GenerateResponse, ModelError> {
-        let mut call = self.begin("generate_content", &request.model, || json(&request.contents));
+        let mut call = self.begin(&request);
         let result = self.inner.generate_content(request, cancel).await;
         call.ended(&result, |response, seen| seen.see(response));
         result
     }
 
     fn generate_content_stream(&self, request: Arc<LlmRequest>, cancel: CancellationToken) -> ResponseStream {
-        let mut call = self.begin("generate_content", &request.model, || json(&request.contents));
+        let mut call = self.begin(&request);
         let mut stream = self.inner.generate_content_stream(request, cancel);
         let told = async_stream::stream! {
             let mut seen = Seen::new();
@@ -223,10 +315,8 @@ impl ContentGenerator for Observed {
         request: Arc<LlmRequest>,
         cancel: CancellationToken,
     ) -> Result<TokenCount, ModelError> {
-        let mut call = self.begin("count_tokens", &request.model, || json(&request.contents));
-        let result = self.inner.count_tokens(request, cancel).await;
-        call.ended(&result, |count, seen| seen.usage.prompt_token_count = count.total_tokens);
-        result
+        tracing::debug!(model = request.model, provider = self.provider, "counts tokens");
+        self.inner.count_tokens(request, cancel).await
     }
 
     async fn embed_content(
@@ -234,39 +324,43 @@ impl ContentGenerator for Observed {
         request: EmbedRequest,
         cancel: CancellationToken,
     ) -> Result<EmbedResponse, ModelError> {
-        let mut call = self.begin("embeddings", &request.model, || json(&request.texts));
-        let result = self.inner.embed_content(request, cancel).await;
-        call.ended(&result, |_, _| {});
-        result
+        tracing::debug!(model = request.model, texts = request.texts.len(), provider = self.provider, "embeds texts");
+        self.inner.embed_content(request, cancel).await
     }
 }
 
 /// A wait is about to begin.
 pub(crate) fn network_retry(notice: &RetryNotice) {
-    info!(
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
         event.name = "gemini_cli.network_retry_attempt",
         attempt = notice.failed_attempts,
         max_attempts = notice.max_attempts,
         delay_ms = millis(notice.delay),
-        error.r#type = ?notice.error.kind,
+        error_type = ?notice.error.kind,
     );
 }
 
 /// A stream is about to be repeated.
 pub(crate) fn content_retry(model: &str, notice: &RetryNotice) {
-    info!(
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
         event.name = "gemini_cli.chat.content_retry",
-        gen_ai.request.model = model,
+        model,
         attempt = notice.failed_attempts,
         max_attempts = notice.max_attempts,
         delay_ms = millis(notice.delay),
-        error.r#type = ?notice.error.kind,
+        error_type = ?notice.error.kind,
     );
 }
 
 /// A model was chosen for a prompt.
 pub(crate) fn routed(decision: &Decision) {
-    info!(
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
         event.name = "gemini_cli.model_routing",
         decision_model = decision.model.as_str(),
         decision_source = decision.source,
@@ -279,33 +373,37 @@ pub(crate) fn routed(decision: &Decision) {
 
 /// Somebody was asked whether another model may take over.
 pub(crate) fn asked(question: &FallbackQuestion, intent: Option<Intent>) {
-    info!(
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
         event.name = "convoke.model_fallback_question",
         from_model = question.failed.as_str(),
         to_model = question.stand_in.as_str(),
-        error.r#type = question.kind.name(),
+        error_type = question.kind.name(),
         intent = intent.map(Intent::name),
     );
 }
 
 /// Another model takes over.
 pub(crate) fn fell_back(from: &ModelName, to: &ModelName, kind: FailureKind, asked: bool) {
-    info!(
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
         event.name = "gemini_cli.flash_fallback",
         from_model = from.as_str(),
         to_model = to.as_str(),
-        error.r#type = kind.name(),
+        error_type = kind.name(),
         asked,
     );
 }
 
 /// A stream is not repeated any more.
 pub(crate) fn gave_up(error: &ModelError) {
-    info!(event.name = "gemini_cli.chat.content_retry_failure", error.r#type = ?error.kind);
+    event!(target: TELEMETRY, Level::INFO, event.name = "gemini_cli.chat.content_retry_failure", error_type = ?error.kind);
 }
 
-fn json(value: &impl Serialize) -> Option<String> {
-    serde_json::to_string(value).ok()
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 fn millis(duration: Duration) -> u64 {

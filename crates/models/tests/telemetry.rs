@@ -1,4 +1,4 @@
-//! Telemetry: is each call told, and no prompt by the way?
+//! Telemetry: is each call told, and what was said only where it belongs?
 //!
 //! Alone in its process: whether a place in the code is listened to is remembered process-wide.
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
@@ -25,7 +25,7 @@ fn request() -> Arc<LlmRequest> {
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<ToldEvent>>>);
 
-type ToldEvent = (tracing::Level, BTreeMap<String, String>);
+type ToldEvent = (&'static str, BTreeMap<String, String>);
 
 struct Fields<'a>(&'a mut BTreeMap<String, String>);
 
@@ -41,16 +41,16 @@ impl Visit for Fields<'_> {
 
 impl<S: tracing::Subscriber> Layer<S> for Told {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        if event.metadata().target().starts_with("convoke_models") {
+        if event.metadata().target().starts_with("convoke") {
             let mut fields = BTreeMap::new();
             event.record(&mut Fields(&mut fields));
-            self.0.lock().unwrap().push((*event.metadata().level(), fields));
+            self.0.lock().unwrap().push((event.metadata().target(), fields));
         }
     }
 }
 
 #[tokio::test]
-async fn calls_are_told_without_prompts_above_debug() {
+async fn calls_are_told_and_texts_only_on_their_target() {
     let told = Told::default();
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(told.clone()));
     let lines = [
@@ -70,22 +70,31 @@ async fn calls_are_told_without_prompts_above_debug() {
         assert!(pieces.next().await.is_some());
     }
     let told = told.0.lock().unwrap();
-    let info: Vec<_> = told.iter().filter(|(level, _)| *level == tracing::Level::INFO).map(|(_, f)| f).collect();
-    let names: Vec<_> = info.iter().map(|fields| fields["event.name"].as_str()).collect();
+    let on = |target| told.iter().filter(move |(of, _)| *of == target).map(|(_, fields)| fields);
+    let told_events: Vec<_> = on("convoke::telemetry").collect();
+    let names: Vec<_> = told_events.iter().map(|fields| fields["event.name"].as_str()).collect();
     let (request, response, error) = ("gemini_cli.api_request", "gemini_cli.api_response", "gemini_cli.api_error");
     assert_eq!(names, [request, response, request, error, request, error]);
+    assert!(told_events[0]["request_text"].contains("prompt-text"));
     for (key, value) in [
+        ("model", "m-1"),
         ("gen_ai.request.model", "m"),
         ("gen_ai.response.model", "m-1"),
         ("gen_ai.response.finish_reasons", "STOP"),
-        ("gen_ai.usage.input_tokens", "7"),
+        ("input_token_count", "7"),
         ("gen_ai.usage.output_tokens", "3"),
+        ("response_text", "answer-text"),
     ] {
-        assert_eq!(info[1].get(key).map(String::as_str), Some(value), "{key}");
+        assert_eq!(told_events[1].get(key).map(String::as_str), Some(value), "{key}");
     }
-    assert_eq!((info[3]["error.type"].as_str(), info[3]["status_code"].as_str()), ("RateLimit", "429"));
-    assert_eq!(info[5]["error.type"], "Cancelled");
-    assert!(!format!("{info:?}").contains("-text"), "{info:?}");
-    let debug = format!("{:?}", told.iter().filter(|(level, _)| *level == tracing::Level::DEBUG).collect::<Vec<_>>());
-    assert!(debug.contains("prompt-text") && debug.contains("answer-text"), "{debug}");
+    assert_eq!((told_events[3]["error_type"].as_str(), told_events[3]["status_code"].as_str()), ("RateLimit", "429"));
+    assert_eq!(told_events[5]["error_type"], "Cancelled");
+    let messages: Vec<_> = on("convoke::telemetry::messages").collect();
+    assert_eq!(messages.len(), 1, "only the call that was answered");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&messages[0]["gen_ai.output.messages"]).unwrap(),
+        json!([{"role": "assistant", "parts": [{"type": "text", "content": "answer-text"}], "finish_reason": "stop"}])
+    );
+    let lines: Vec<_> = told.iter().filter(|(target, _)| target.starts_with("convoke_models")).collect();
+    assert!(!lines.is_empty() && !format!("{lines:?}").contains("-text"), "{lines:?}");
 }
