@@ -17,6 +17,7 @@ mod options;
 mod permission;
 mod protocol;
 mod routing;
+mod told;
 mod tool_events;
 mod tool_options;
 mod translate;

@@ -15,11 +15,13 @@ use futures::StreamExt;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use crate::emitter::Emitter;
 use crate::hooks::{AfterAgent, LifecycleHooks};
 use crate::instructions::session_context;
 use crate::models::{ModelEvents, SessionModel};
+use crate::told;
 use crate::tool_events::CurrentStream;
 use crate::translate::{Translator, model_parts};
 
@@ -120,6 +122,7 @@ impl AdkAgentProtocol {
         let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
         let id = StreamId(format!("{}-{number}", self.shared.key.session_id));
         let emitter = Arc::new(Emitter::new(self.shared.log.clone(), id.clone(), self.shared.clock));
+        let span = told::prompt(&self.shared.key.session_id, number, &parts);
         let mut meta = Meta::new();
         if let Some(display) = message.display_content {
             meta.insert("displayContent".to_owned(), display.into());
@@ -134,7 +137,7 @@ impl AdkAgentProtocol {
             ended,
             over: false,
         };
-        self.tasks.spawn(stream.run(parts));
+        self.tasks.spawn(stream.run(parts).instrument(span));
         Ok(id)
     }
 
@@ -235,6 +238,7 @@ impl Stream {
                 *state = State::Idle;
             }
         }
+        told::ended(ending.reason);
         self.emitter.emit(AgentEventBody::AgentEnd { reason: ending.reason, data });
         self.ended.cancel();
     }

@@ -147,6 +147,9 @@ fn response(record: &CallRecord, result: &CallResult) -> AgentEventBody {
     data.insert("contentLength".to_owned(), result.content_length.into());
     data.insert("status".to_owned(), record.status.as_str().into());
     data.insert("ran".to_owned(), result.ran.into());
+    if let Some(decision) = record.decision {
+        data.insert("decision".to_owned(), decision.as_str().into());
+    }
     AgentEventBody::ToolResponse {
         request_id: call_id(record),
         name: record.call.name.clone(),

@@ -5,8 +5,8 @@ use tracing::level_filters::LevelFilter;
 use crate::agent_host::{self, Use};
 use crate::args::AgentArgs;
 use crate::failure::Exit;
+use crate::signals;
 use crate::startup::Startup;
-use crate::{logging, signals};
 use convoke_protocol::ExitCode;
 
 /// Serves until stdin ends or a signal comes.
@@ -15,8 +15,12 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
         Ok(startup) => startup,
         Err(exit) => return exit,
     };
-    let _logging = logging::start(LevelFilter::WARN, args.debug, &startup.environment);
+    let _logging = match agent_host::logging(LevelFilter::WARN, args.debug, &startup, Use::Interactive) {
+        Ok(logging) => logging,
+        Err(exit) => return exit,
+    };
     startup.warn();
+    agent_host::run_config(args, &startup).tell(None, None);
     let factory = match agent_host::factory(args, &startup, Use::Interactive) {
         Ok(factory) => factory,
         Err(exit) => return exit,

@@ -18,6 +18,7 @@ use crate::failure::Exit;
 use crate::headless::{self, RunOptions};
 use crate::settings::Settings;
 use crate::startup::Startup;
+use crate::telemetry::{RunConfig, Telemetry};
 use crate::{logging, sandbox, tool_options};
 
 /// Who is on the other side.
@@ -47,6 +48,25 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
         .enable_all()
         .build()
         .map_err(|error| Exit::because(ExitCode::Failure, format!("start the runtime: {error}")))
+}
+
+/// Logs and telemetry of a process that runs our agent.
+pub(crate) fn logging(level: LevelFilter, debug: bool, startup: &Startup, whom: Use) -> Result<logging::Logging, Exit> {
+    let telemetry = Telemetry::open(startup, whom == Use::Interactive)
+        .map_err(|error| Exit::because(ExitCode::Configuration, format!("{error:#}")))?;
+    Ok(logging::start_telling(level, debug, &startup.environment, telemetry))
+}
+
+/// What a run is configured with, for telemetry.
+pub(crate) fn run_config(args: &AgentArgs, startup: &Startup) -> RunConfig {
+    let mode = args.mode().map(ApprovalMode::cli).or_else(|| startup.settings.text("general.defaultApprovalMode"));
+    let servers = startup.settings.get("mcpServers").and_then(serde_json::Value::as_object);
+    RunConfig {
+        approval_mode: mode.unwrap_or("default").to_owned(),
+        debug_mode: args.debug,
+        mcp_servers: servers.into_iter().flat_map(|servers| servers.keys().cloned()).collect(),
+        ..RunConfig::default()
+    }
 }
 
 /// The factory of our sessions.
@@ -158,7 +178,7 @@ pub(crate) fn run_headless(args: RunArgs) -> Exit {
 }
 
 fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
-    let _logging = logging::start(LevelFilter::ERROR, args.agent.debug, &startup.environment);
+    let _logging = logging(LevelFilter::ERROR, args.agent.debug, startup, Use::Headless)?;
     let format = match (args.output_format, startup.settings.text("output.format")) {
         (Some(format), _) => format,
         (None, Some(text)) => OutputFormat::parse(text).ok_or_else(|| {
@@ -188,6 +208,7 @@ fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
         format,
         raw_output: args.raw_output,
         warnings: startup.warnings.clone(),
+        config: RunConfig { output_format: format.name().to_owned(), ..run_config(&args.agent, startup) },
     };
     let code = runtime.block_on(headless::run(factory.as_ref(), options));
     // A read of stdin that nobody waits for any more must not hold the exit up.

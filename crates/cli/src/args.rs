@@ -201,6 +201,15 @@ pub(crate) enum OutputFormat {
 }
 
 impl OutputFormat {
+    /// As it is spelled on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::StreamJson => "stream-json",
+        }
+    }
+
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::from_str(text, false).ok()
     }

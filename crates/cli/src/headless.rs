@@ -18,6 +18,7 @@ use futures::StreamExt;
 
 use crate::args::OutputFormat;
 use crate::signals::Interrupts;
+use crate::telemetry::RunConfig;
 use outcome::Watcher;
 
 pub(crate) use input::read_prompt;
@@ -31,6 +32,8 @@ pub(crate) struct RunOptions {
     pub(crate) format: OutputFormat,
     pub(crate) raw_output: bool,
     pub(crate) warnings: Vec<String>,
+    /// Told as telemetry once the session is there.
+    pub(crate) config: RunConfig,
 }
 
 /// Prints a run as it goes. `Err` only when nobody reads any more.
@@ -72,6 +75,7 @@ pub(crate) async fn run(factory: &dyn SessionFactory, options: RunOptions) -> Ex
             return outcome.exit;
         }
     };
+    options.config.tell(Some(&session.id.0), Some(&session.control.model()));
     let outcome = prompt(&session, options.prompt, report.as_mut()).await;
     session.control.close().await;
     match outcome {

@@ -1,9 +1,11 @@
-//! Logs go to stderr, as text or as one JSON object a line, and nobody who logs waits for them to get there; traces, if
-//! anybody wants them, go to a collector.
+//! Logs go to stderr, as text or as one JSON object a line, and nobody who logs waits for them to get there; with
+//! `GEMINI_DEBUG_LOG_FILE` to that file as well, in full. Telemetry and traces, if anybody wants them, go their own ways.
 
 mod buffer;
 
+use std::fs::{File, OpenOptions};
 use std::io::IsTerminal;
+use std::sync::Mutex;
 
 use convoke_stdx::{Clock, iso8601};
 use serde_json::json;
@@ -18,7 +20,7 @@ use tracing_subscriber::{Layer, fmt};
 use buffer::{Buffer, Lines};
 
 use crate::environment::Environment;
-use crate::telemetry::{self, Traces};
+use crate::telemetry::{self, Telemetry, Traces};
 
 /// How a log line is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -54,6 +56,7 @@ fn about_dropped(dropped: u64) -> String {
 pub(crate) struct Logging {
     // First, because their end may be a line.
     _traces: Option<Traces>,
+    _telemetry: Option<Telemetry>,
     _lines: Option<Buffer>,
 }
 
@@ -64,6 +67,16 @@ pub(crate) fn start(level: LevelFilter, debug: bool, environment: &Environment) 
     start_with(level, debug, environment, LogFormat::Text, None)
 }
 
+/// The same, with telemetry.
+pub(crate) fn start_telling(
+    level: LevelFilter,
+    debug: bool,
+    environment: &Environment,
+    telemetry: Option<Telemetry>,
+) -> Logging {
+    begin(level, debug, environment, LogFormat::Text, None, telemetry)
+}
+
 /// The same, in this format and with traces.
 pub(crate) fn start_with(
     level: LevelFilter,
@@ -72,13 +85,30 @@ pub(crate) fn start_with(
     format: LogFormat,
     traces: Option<Traces>,
 ) -> Logging {
+    begin(level, debug, environment, format, traces, None)
+}
+
+fn begin(
+    level: LevelFilter,
+    debug: bool,
+    environment: &Environment,
+    format: LogFormat,
+    traces: Option<Traces>,
+    telemetry: Option<Telemetry>,
+) -> Logging {
     let level = if debug { LevelFilter::DEBUG } else { level };
-    let exported = traces.as_ref().map(Traces::layer);
+    let told = telemetry.as_ref().and_then(Telemetry::traces);
+    let exported = traces.as_ref().or(told).map(Traces::layer);
+    let events = telemetry.as_ref().map(Telemetry::layer);
+    let kept = debug_file(environment).map(|file| {
+        let layer = fmt::layer().with_ansi(false).with_writer(Mutex::new(file));
+        layer.with_filter(without_telemetry(EnvFilter::default().add_directive(LevelFilter::DEBUG.into())))
+    });
     let buffer = Buffer::new(std::io::stderr(), format.about_dropped());
     let lines = lines(format, buffer.lines()).with_filter(filter(level, environment));
     // Only a second start fails, and then the first one holds.
-    let _ = tracing_subscriber::registry().with(lines).with(exported).try_init();
-    Logging { _traces: traces, _lines: Some(buffer) }
+    let _ = tracing_subscriber::registry().with(lines).with(exported).with(events).with(kept).try_init();
+    Logging { _traces: traces, _telemetry: telemetry, _lines: Some(buffer) }
 }
 
 fn lines<S>(format: LogFormat, out: Lines) -> Box<dyn Layer<S> + Send + Sync>
@@ -103,8 +133,25 @@ fn filter(level: LevelFilter, environment: &Environment) -> EnvFilter {
             EnvFilter::default().add_directive(level.into())
         }
     };
-    match format!("{}=off", telemetry::TARGET).parse() {
+    without_telemetry(filter)
+}
+
+/// What is made for export holds what people wrote, and is no line of a log.
+fn without_telemetry(filter: EnvFilter) -> EnvFilter {
+    [telemetry::TRACE, telemetry::EVENTS].iter().fold(filter, |filter, target| match format!("{target}=off").parse() {
         Ok(directive) => filter.add_directive(directive),
         Err(_) => filter,
+    })
+}
+
+/// The file that gets every line, whatever stderr gets. One that can't be opened is told and left out.
+fn debug_file(environment: &Environment) -> Option<File> {
+    let path = environment.path("GEMINI_DEBUG_LOG_FILE")?;
+    match OpenOptions::new().create(true).append(true).open(&path) {
+        Ok(file) => Some(file),
+        Err(error) => {
+            crate::failure::complain(&format!("write GEMINI_DEBUG_LOG_FILE {}: {error}", path.display()));
+            None
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::environment::Environment;
 use crate::failure::{Exit, complain};
 use crate::home::Home;
 use crate::settings::{Settings, Sources};
+use crate::telemetry::TelemetryOptions;
 use crate::trust::{Trust, trust_of};
 
 /// The ground that a command stands on.
@@ -54,6 +55,7 @@ impl Startup {
         })
         .map_err(|error| Exit::because(ExitCode::Configuration, error))?;
         warnings.extend_from_slice(settings.warnings());
+        warnings.extend(TelemetryOptions::warnings(&environment, &settings));
         Ok(Self { environment, home, workspace, settings, trust, warnings })
     }
 

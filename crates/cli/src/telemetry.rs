@@ -1,103 +1,215 @@
-//! Where do traces go? To an OpenTelemetry collector over HTTP, if one is configured; otherwise nowhere.
+//! What becomes of what the rooms tell about their work?
 //!
-//! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is the whole URL, `OTEL_EXPORTER_OTLP_ENDPOINT` and the setting
-//! `telemetry.otlpEndpoint` its beginning. Headers, sampling and batch sizes are read by the SDK from the variables of the
-//! OpenTelemetry specification. Spans are made by the rooms under [`TARGET`] and cost nothing while nobody exports them.
+//! They tell it as events and spans of `tracing`: events on [`EVENTS`], named by their field `event.name`, spans on
+//! [`TRACE`]. Here an event becomes a record and what it adds to the metrics; both go to a file (`telemetry.outfile`), in
+//! the format of Gemini CLI's, or to an OpenTelemetry collector over HTTP. Nobody listens unless telemetry is switched on,
+//! and then every place that tells something is skipped after one look at a flag.
 
+mod config;
+mod file;
+mod layer;
+mod measure;
+mod metrics;
+mod options;
+mod otlp;
+mod record;
+mod traces;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use opentelemetry::trace::TracerProvider;
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig};
+use convoke_stdx::Clock;
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::SdkTracerProvider;
+use serde_json::{Value, json};
 use tracing::Subscriber;
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::environment::Environment;
-use crate::settings::Settings;
+use crate::home::Home;
+use crate::startup::Startup;
+use file::Outfile;
+use metrics::Metrics;
+use otlp::Collector;
+use record::Record;
+
+pub(crate) use config::RunConfig;
+pub(crate) use options::TelemetryOptions;
+pub(crate) use traces::Traces;
+
+/// The target of telemetry events. Logs leave it out, since it holds what people wrote.
+pub(crate) const EVENTS: &str = "convoke::telemetry";
+
+/// The target of events that hold whole conversations; listened to with `telemetry.traces` only.
+pub(crate) const MESSAGES: &str = "convoke::telemetry::messages";
 
 /// The target of every span that is exported.
-pub(crate) const TARGET: &str = "convoke::trace";
+pub(crate) const TRACE: &str = "convoke::trace";
 
 /// How long the process's end waits for a collector that does not answer.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// An open way to a collector. Dropping it sends what is left.
-pub(crate) struct Traces {
-    provider: SdkTracerProvider,
+/// Telemetry that is switched on. Dropping it writes and sends what is left.
+pub(crate) struct Telemetry {
+    shared: Arc<Shared>,
+    traces: Option<Traces>,
 }
 
-impl Traces {
-    /// `None` if no collector is configured.
-    pub(crate) fn open(environment: &Environment, settings: &Settings) -> anyhow::Result<Option<Self>> {
-        let Some(endpoint) = endpoint(environment, settings) else { return Ok(None) };
-        convoke_models::install_tls_provider();
-        let exporter = SpanExporter::builder()
-            .with_http()
-            .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(&endpoint)
-            .build()
-            .with_context(|| format!("send traces to {endpoint}"))?;
-        let mut resource = Resource::builder();
-        if environment.get("OTEL_SERVICE_NAME").is_none() {
-            resource = resource.with_service_name("convoke");
+/// What the layer and the end of the process both need.
+struct Shared {
+    log_prompts: bool,
+    messages: bool,
+    clock: Clock,
+    /// Attributes of every record.
+    common: Vec<(&'static str, Value)>,
+    sinks: Mutex<Sinks>,
+}
+
+struct Sinks {
+    metrics: Metrics,
+    file: Option<Outfile>,
+    collector: Option<Collector>,
+}
+
+impl Telemetry {
+    /// `None` if it is switched off.
+    pub(crate) fn open(startup: &Startup, interactive: bool) -> anyhow::Result<Option<Self>> {
+        let options = TelemetryOptions::read(&startup.environment, &startup.settings);
+        if !options.enabled {
+            return Ok(None);
         }
-        let provider =
-            SdkTracerProvider::builder().with_resource(resource.build()).with_batch_exporter(exporter).build();
-        Ok(Some(Self { provider }))
+        let clock = Clock::start();
+        let mut common = vec![("interactive", json!(interactive))];
+        if let Some(kind) = startup.settings.text("security.auth.selectedType") {
+            common.push(("auth_type", json!(kind)));
+        }
+        if let Some(id) = startup.home.as_ref().and_then(installation_id) {
+            common.push(("installation.id", json!(id)));
+        }
+        let file = match &options.outfile {
+            Some(path) => {
+                let path = startup.workspace.join(path);
+                Some(Outfile::open(&path).with_context(|| format!("write telemetry to {}", path.display()))?)
+            }
+            None => None,
+        };
+        let collector = if file.is_none() { Collector::open(&startup.environment, &startup.settings)? } else { None };
+        let traces = match options.traces && file.is_none() {
+            true => Traces::open(&startup.environment, &startup.settings)?,
+            false => None,
+        };
+        let sinks = Sinks { metrics: Metrics::new(clock.now().wall_ms), file, collector };
+        let shared = Shared {
+            log_prompts: options.log_prompts,
+            messages: options.traces,
+            clock,
+            common,
+            sinks: Mutex::new(sinks),
+        };
+        let telemetry = Self { shared: Arc::new(shared), traces };
+        // Written at once: who waits for a run's telemetry looks for metrics first.
+        telemetry.shared.count_session();
+        Ok(Some(telemetry))
     }
 
-    /// What makes spans of [`TARGET`] arrive there.
+    /// What makes events arrive.
     pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let filter = tracing_subscriber::filter::filter_fn(|metadata| metadata.target() == TARGET);
-        tracing_opentelemetry::layer()
-            .with_tracer(self.provider.tracer("convoke"))
-            .with_location(false)
-            .with_threads(false)
-            .with_target(false)
-            .with_tracked_inactivity(false)
-            .with_filter(filter)
+        layer::events(self.shared.clone())
+    }
+
+    /// The spans' way to a collector, if there is one.
+    pub(crate) fn traces(&self) -> Option<&Traces> {
+        self.traces.as_ref()
     }
 }
 
-impl Drop for Traces {
+impl Drop for Telemetry {
     fn drop(&mut self) {
-        if let Err(error) = self.provider.shutdown_with_timeout(FLUSH) {
-            tracing::debug!(%error, "the last traces were not sent");
+        let now = self.shared.clock.now().wall_ms;
+        let mut sinks = self.shared.sinks();
+        sinks.write_metrics(now);
+        if let Some(collector) = sinks.collector.take() {
+            collector.close();
         }
     }
 }
 
-fn endpoint(environment: &Environment, settings: &Settings) -> Option<String> {
-    if environment.flag("OTEL_SDK_DISABLED") {
-        return None;
+impl Shared {
+    fn sinks(&self) -> MutexGuard<'_, Sinks> {
+        self.sinks.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    if let Some(whole) = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
-        return Some(whole.to_owned());
+
+    fn count_session(&self) {
+        let now = self.clock.now().wall_ms;
+        let mut sinks = self.sinks();
+        sinks.measure(&[measure::session()]);
+        sinks.write_metrics(now);
     }
-    let setting = settings.get("telemetry.otlpEndpoint").and_then(serde_json::Value::as_str);
-    let base = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT").or(setting)?;
-    Some(format!("{}/v1/traces", base.trim().trim_end_matches('/')))
+
+    fn take(&self, mut record: Record) {
+        record.wall_ms = self.clock.now().wall_ms;
+        if !self.log_prompts {
+            record.drop_texts();
+        }
+        record.add_missing(&self.common);
+        let ends_prompt = record.name() == "gemini_cli.conversation_finished";
+        let measured = measure::of(&record);
+        let mut sinks = self.sinks();
+        sinks.measure(&measured);
+        if let Some(file) = &mut sinks.file {
+            file.record(&record);
+        }
+        if let Some(collector) = &sinks.collector {
+            collector.record(&record);
+        }
+        if ends_prompt {
+            sinks.write_metrics(record.wall_ms);
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn where_a_collector_is_configured() {
-        let settings = Settings::default();
-        let of = |pairs: &[(&str, &str)]| endpoint(&Environment::of(pairs), &settings);
-        let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/");
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[base]).as_deref(), Some("http://c:4318/v1/traces"));
-        let whole = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://d/x");
-        assert_eq!(of(&[base, whole]).as_deref(), Some("http://d/x"));
-        assert_eq!(of(&[base, ("OTEL_SDK_DISABLED", "true")]), None);
+impl Sinks {
+    fn measure(&mut self, measured: &[measure::Measurement]) {
+        for one in measured {
+            if let Some(collector) = &mut self.collector {
+                collector.measure(one);
+            }
+            if self.file.is_some() {
+                self.metrics.add(one);
+            }
+        }
     }
+
+    fn write_metrics(&mut self, now_ms: u64) {
+        if let Some(file) = &mut self.file {
+            file.metrics(&self.metrics.snapshot(now_ms));
+        }
+    }
+}
+
+/// What every exporter says about this process.
+fn resource(environment: &Environment) -> Resource {
+    let resource = Resource::builder();
+    match environment.get("OTEL_SERVICE_NAME") {
+        Some(_) => resource.build(),
+        None => resource.with_service_name("convoke").build(),
+    }
+}
+
+/// A random id of this home, made once; Gemini CLI's where there is one.
+fn installation_id(home: &Home) -> Option<String> {
+    const NAME: &str = "installation_id";
+    let known = home.folders().iter().rev().find_map(|folder| std::fs::read_to_string(folder.join(NAME)).ok());
+    if let Some(id) = known.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty() && id.len() <= 64) {
+        return Some(id);
+    }
+    let id = uuid::Uuid::new_v4().to_string();
+    let folder = home.folder();
+    std::fs::create_dir_all(&folder).ok()?;
+    convoke_stdx::write_atomic(&folder.join(NAME), id.as_bytes()).ok()?;
+    Some(id)
 }

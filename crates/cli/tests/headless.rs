@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
 
+#[path = "headless/telemetry.rs"]
+mod telemetry;
+
 use std::process::{Command, Stdio};
 use std::time::Duration;
 

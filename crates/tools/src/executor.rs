@@ -9,6 +9,7 @@ mod driver;
 mod prepare;
 #[cfg(test)]
 mod tests;
+mod told;
 mod work;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use convoke_adk::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Span;
 
 use crate::scheduler::Limits;
 use crate::{
@@ -95,7 +97,7 @@ impl ToolScheduler {
         let cancel = cancel.child_token();
         let _cancel_when_dropped = cancel.clone().drop_guard();
         let (reply, delivered) = oneshot::channel();
-        let _ = self.requests.send(Request::Submit { calls: prepared, cancel, reply }).await;
+        let _ = self.requests.send(Request::Submit { calls: prepared, cancel, span: Span::current(), reply }).await;
         match delivered.await {
             Ok(delivered) => delivered.into_outcome(),
             Err(_) => DispatchOutcome {

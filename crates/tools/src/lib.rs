@@ -40,7 +40,7 @@ pub use ignored::FileFiltering;
 pub use outcome::{ErrorType, LiveOutput, ResultDisplay, TailCall, ToolFailure, ToolOutput};
 pub use policy::{Mode, ModeRefused, PolicyOptions, SessionPolicy};
 pub use process::{BackgroundLimits, BackgroundProcess, BackgroundProcesses, BackgroundStatus};
-pub use record::{CallRecord, CallResult, CallStatus, NoObserver, SchedulerObserver};
+pub use record::{CallDecision, CallRecord, CallResult, CallStatus, NoObserver, SchedulerObserver};
 pub use redaction::Redaction;
 pub use registry::{RegisterError, ToolRegistry};
 pub use sandbox::SandboxOptions;

@@ -43,6 +43,8 @@ pub struct CallRecord {
     pub kind: Kind,
     /// Files it touches.
     pub locations: Vec<Location>,
+    /// Who let it run, or kept it from running; `None` while nobody has.
+    pub decision: Option<CallDecision>,
     /// What it has to show so far, while it runs.
     pub live: Option<LiveOutput>,
     /// How it ended; set exactly when [`CallStatus::is_terminal`].
@@ -70,6 +72,32 @@ pub struct CallResult {
     pub content_length: usize,
     /// Whether the tool ran at all: `false` for calls that were refused or cancelled before.
     pub ran: bool,
+}
+
+/// Who decided whether a call runs. The names are those of `totalDecisions` in a run's statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallDecision {
+    /// A person let it run.
+    Accept,
+    /// Policy, a hook or a person refused it.
+    Reject,
+    /// A person let it run with other arguments.
+    Modify,
+    /// Policy let it run without asking.
+    AutoAccept,
+}
+
+impl CallDecision {
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Reject => "reject",
+            Self::Modify => "modify",
+            Self::AutoAccept => "auto_accept",
+        }
+    }
 }
 
 /// Where a call stands. Source: runtime specification §6.1.

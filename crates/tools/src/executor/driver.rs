@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 
 use convoke_adk::{FunctionCall, StopReason};
-use convoke_stdx::Clock;
+use convoke_stdx::{Clock, Tick};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -12,19 +12,27 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use super::answer::{self, Known};
 use super::prepare::{self, Prepared};
 use super::work::{self, Candidate, Done, Executed, Judged, JudgedVerdict, Phase, Question};
-use super::{Delivered, SchedulerOptions};
+use super::{Delivered, SchedulerOptions, told};
 use crate::scheduler::{Answer, BatchId, CallKey, End, Ending, Input, Output, Scheduler, Verdict};
 use crate::{
-    ApprovalOutcome, CallRecord, CallStatus, ErrorType, ExecutionContext, HookCall, Kind, LiveOutput, ToolFailure,
+    ApprovalOutcome, CallDecision, CallRecord, CallStatus, ErrorType, ExecutionContext, HookCall, Kind, LiveOutput,
+    ToolFailure,
 };
 
 /// What is asked of the driver.
 pub(super) enum Request {
-    Submit { calls: Vec<Prepared>, cancel: CancellationToken, reply: oneshot::Sender<Delivered> },
+    /// `span` is where the calls belong in a trace.
+    Submit {
+        calls: Vec<Prepared>,
+        cancel: CancellationToken,
+        span: Span,
+        reply: oneshot::Sender<Delivered>,
+    },
     CancelCall(String),
     CancelAll,
 }
@@ -48,6 +56,10 @@ struct Flight {
     question: Option<Box<Question>>,
     token: CancellationToken,
     task: Option<AbortHandle>,
+    /// Where it belongs in a trace.
+    span: Span,
+    /// When it began to execute.
+    begun: Option<Tick>,
 }
 
 /// One batch whose caller waits.
@@ -131,7 +143,7 @@ impl Driver {
 
     fn request(&mut self, request: Request) -> Vec<Input> {
         match request {
-            Request::Submit { calls, cancel, reply } => vec![self.submit(calls, cancel, reply)],
+            Request::Submit { calls, cancel, span, reply } => vec![self.submit(calls, cancel, &span, reply)],
             Request::CancelAll => vec![Input::CancelAll],
             Request::CancelCall(id) => {
                 let mut keys: Vec<CallKey> = self
@@ -150,6 +162,7 @@ impl Driver {
         &mut self,
         prepared: Vec<Prepared>,
         cancel: CancellationToken,
+        span: &Span,
         reply: oneshot::Sender<Delivered>,
     ) -> Input {
         let batch = BatchId(self.mint());
@@ -157,7 +170,7 @@ impl Driver {
         for prepared in prepared {
             let key = CallKey(self.mint());
             calls.push((key, prepared.invocation.is_ok().then_some(prepared.lane)));
-            self.flights.insert(key, Flight::new(key, prepared));
+            self.flights.insert(key, Flight::new(key, prepared, span));
         }
         let keys = calls.iter().map(|(key, _)| *key).collect();
         self.deliveries.insert(batch, Delivery { calls: keys, stop: None, reply });
@@ -220,6 +233,11 @@ impl Driver {
     fn answered(&mut self, call: CallKey, outcome: ApprovalOutcome) -> Answer {
         let Some(flight) = self.flights.get_mut(&call) else { return Answer::Refuse };
         let always = flight.question.take().and_then(|question| question.always);
+        flight.record.decision = Some(match &outcome {
+            ApprovalOutcome::ProceedOnce | ApprovalOutcome::ProceedAlways => CallDecision::Accept,
+            ApprovalOutcome::Revise { .. } => CallDecision::Modify,
+            ApprovalOutcome::Cancel | ApprovalOutcome::Unanswered { .. } => CallDecision::Reject,
+        });
         match outcome {
             ApprovalOutcome::ProceedOnce => Answer::Proceed,
             ApprovalOutcome::ProceedAlways => {
@@ -353,6 +371,7 @@ impl Driver {
             return;
         };
         flight.known.ran = true;
+        flight.begun.get_or_insert(self.clock.now().tick);
         let live = self.live_sender.clone();
         let show = move |output| {
             // Full means that newer output is shown soon anyway.
@@ -368,7 +387,8 @@ impl Driver {
     }
 
     fn start(&mut self, call: CallKey, phase: Phase, work: impl Future<Output = Done> + Send + 'static) {
-        let task = self.tasks.spawn(work);
+        let span = self.flights.get(&call).map_or_else(Span::none, |flight| flight.span.clone());
+        let task = self.tasks.spawn(work.instrument(span));
         self.task_of.insert(task.id(), (call, phase));
         if let Some(flight) = self.flights.get_mut(&call) {
             flight.task = Some(task);
@@ -388,6 +408,8 @@ impl Driver {
         let (status, result) = answer::of(asked, end, known);
         flight.record.status = status;
         flight.record.result = Some(result);
+        let took = flight.begun.map(|begun| self.clock.now().tick.since(begun)).unwrap_or_default();
+        told::ended(&flight.span, &flight.record, took);
         self.options.observer.on_change(&flight.record);
     }
 
@@ -401,7 +423,7 @@ impl Driver {
 }
 
 impl Flight {
-    fn new(key: CallKey, prepared: Prepared) -> Self {
+    fn new(key: CallKey, prepared: Prepared, parent: &Span) -> Self {
         let call = prepared.call.clone();
         let record = CallRecord {
             call_id: call.id.clone().unwrap_or_else(|| format!("call-{}", key.0)),
@@ -412,10 +434,13 @@ impl Flight {
             description: String::new(),
             kind: Kind::Other,
             locations: Vec::new(),
+            decision: None,
             live: None,
             result: None,
         };
         let mut flight = Self {
+            span: told::span(parent, &record.call_id, &record.call),
+            begun: None,
             record,
             known: Known::default(),
             question: None,
@@ -465,6 +490,14 @@ impl Flight {
         if let Some(invocation) = invocation {
             self.prepared.invocation = Ok(invocation);
             self.refresh();
+        }
+        match &verdict {
+            // A person who changed the arguments has decided already.
+            JudgedVerdict::Allow => {
+                self.record.decision.get_or_insert(CallDecision::AutoAccept);
+            }
+            JudgedVerdict::Ask(_) => {}
+            JudgedVerdict::Deny(..) => self.record.decision = Some(CallDecision::Reject),
         }
         match verdict {
             JudgedVerdict::Allow => (Verdict::Allow, None),

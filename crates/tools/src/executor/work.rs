@@ -5,7 +5,7 @@ use std::sync::Arc;
 use convoke_adk::StopReason;
 use serde_json::Value;
 
-use super::{SchedulerOptions, prepare};
+use super::{SchedulerOptions, prepare, told};
 use crate::approval::options as approval_options;
 use crate::policy::{Always, Decision};
 use crate::{
@@ -152,8 +152,12 @@ pub(super) async fn execute(
             Ok(output) => &mut output.text,
             Err(ToolFailure::Error { message, .. } | ToolFailure::Cancelled { message, .. }) => message,
         };
+        let before = text.len();
         let Truncated { text: cut, file } =
             options.truncation.apply(&call.tool, &call.call_id, std::mem::take(text)).await;
+        if cut.len() != before {
+            told::truncated(&call.tool, before, cut.len(), options.truncation.threshold);
+        }
         *text = cut;
         output_file = file;
     }

@@ -1,0 +1,60 @@
+//! Telemetry: what is told about a prompt?
+//!
+//! Each prompt is a span `invoke_agent` with `session.id` and `prompt_id`; whatever is told inside of it (model calls, tool
+//! calls, hooks) belongs to both, without having to know them. Events are on the target [`TELEMETRY`], with their name in
+//! the field `event.name`:
+//!
+//! | event | fields |
+//! |---|---|
+//! | `gemini_cli.user_prompt` | `prompt_length` (characters), `prompt` |
+//! | `gemini_cli.conversation_finished` | `reason` |
+
+use convoke_adk::Part;
+use convoke_protocol::StreamEndReason;
+use tracing::{Level, Span, enabled, event};
+
+/// The target of telemetry events. They hold what people wrote: a listener that writes logs leaves them out.
+const TELEMETRY: &str = "convoke::telemetry";
+
+/// The target of spans that are meant for export.
+const TRACE: &str = "convoke::trace";
+
+/// A prompt begins; the span that all of its work belongs to.
+pub(crate) fn prompt(session_id: &str, number: u64, parts: &[Part]) -> Span {
+    let span = tracing::info_span!(
+        target: TRACE,
+        "invoke_agent",
+        otel.name = "invoke_agent convoke",
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.name = "convoke",
+        gen_ai.conversation.id = session_id,
+        session.id = session_id,
+        prompt_id = format!("{session_id}########{number}"),
+    );
+    if enabled!(target: TELEMETRY, Level::INFO) {
+        let _entered = span.enter();
+        let prompt: String = parts.iter().filter_map(Part::as_text).collect();
+        event!(
+            target: TELEMETRY,
+            Level::INFO,
+            event.name = "gemini_cli.user_prompt",
+            prompt_length = prompt.chars().count(),
+            prompt,
+        );
+    }
+    span
+}
+
+/// A prompt's stream ended. Called within its span.
+pub(crate) fn ended(reason: StreamEndReason) {
+    let reason = match reason {
+        StreamEndReason::Completed => "completed",
+        StreamEndReason::Failed => "failed",
+        StreamEndReason::Aborted => "aborted",
+        StreamEndReason::MaxTurns => "max_turns",
+        StreamEndReason::MaxBudget => "max_budget",
+        StreamEndReason::MaxTime => "max_time",
+        StreamEndReason::Refusal => "refusal",
+    };
+    event!(target: TELEMETRY, Level::INFO, event.name = "gemini_cli.conversation_finished", reason);
+}
