@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use crate::AgentOptions;
 use crate::control::Control;
+use crate::hooks::{NotifyingApprover, SessionHooks, SessionHooksParts, SessionStartSource};
 use crate::models::{ModelEvents, ModelPorts, PortFallback, SessionModel};
 use crate::modes;
 use crate::permission::PortApprover;
@@ -108,10 +109,19 @@ impl AgentFactory {
         let background = Arc::new(BackgroundProcesses::new(BackgroundLimits::default()));
         let registry = tools::registry(options, &policy, workspace, &background)?;
         let outputs = options.output_folder.as_ref().map(|folder| folder.join(format!("session-{id}")));
+        let hooks = SessionHooks::new(SessionHooksParts {
+            options,
+            session_id: id.clone(),
+            cwd: cwd.clone(),
+            transcript: None,
+            stream: stream.clone(),
+            permission: permission.clone(),
+        });
         let approver = Arc::new(PortApprover::new(id.clone(), permission));
+        let approver = Arc::new(NotifyingApprover::new(approver, hooks.clone()));
         let observer = Arc::new(ToolEvents::new(stream.clone()));
-        let dispatcher = tools::scheduler(&policy, &registry, outputs.clone(), approver, observer);
-        let flow = FlowParts { options, cwd: &cwd, policy: &policy, model: &model };
+        let dispatcher = tools::scheduler(&policy, &registry, outputs.clone(), approver, observer, hooks.clone());
+        let flow = FlowParts { options, cwd: &cwd, policy: &policy, model: &model, hooks: &hooks };
         let agent = LlmAgent {
             name: "convoke".to_owned(),
             model: model.llm.clone(),
@@ -128,7 +138,8 @@ impl AgentFactory {
             key: key.clone(),
             model: model.clone(),
             model_events,
-            hooks: options.hooks.clone(),
+            hooks: hooks.clone(),
+            start: SessionStartSource::Startup,
             stream,
             cwd,
         }));
@@ -139,6 +150,7 @@ impl AgentFactory {
             model,
             protocol: protocol.clone(),
             background,
+            hooks,
             sessions: self.sessions.clone(),
             key,
             outputs,

@@ -9,6 +9,7 @@ use convoke_protocol::{ApprovalMode, SessionControl, SetModeError};
 use convoke_tools::{BackgroundProcesses, ModeRefused, SessionPolicy};
 
 use crate::AdkAgentProtocol;
+use crate::hooks::SessionHooks;
 use crate::models::SessionModel;
 use crate::modes;
 
@@ -20,6 +21,7 @@ pub(crate) struct Control {
     pub(crate) model: SessionModel,
     pub(crate) protocol: Arc<AdkAgentProtocol>,
     pub(crate) background: Arc<BackgroundProcesses>,
+    pub(crate) hooks: Arc<SessionHooks>,
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) key: SessionKey,
     /// Large output of this session, for as long as it lives.
@@ -61,6 +63,7 @@ impl SessionControl for Control {
 
     async fn close(&self) {
         self.protocol.close().await;
+        self.hooks.close().await;
         self.background.close().await;
         self.sessions.delete(&self.key);
         if let Some(folder) = self.outputs.clone() {

@@ -24,7 +24,10 @@ mod translate;
 
 pub use assemble::AgentFactory;
 pub use context_files::{ContextFile, ContextFileOptions, find_context_files};
-pub use hooks::{AfterAgent, BeforeAgent, LifecycleHooks, NoLifecycleHooks};
+pub use hooks::{
+    AfterAgent, BeforeAgent, CompressTrigger, HookDefinition, HookEvent, HookLayer, HookOptions, HookSettings,
+    HookSource, HookTrust, LifecycleHooks, NoLifecycleHooks, SessionEndReason, SessionStartSource, TrustNothing,
+};
 pub use models::{ConnectModel, ModelPorts, SessionModel};
 pub use options::AgentOptions;
 pub use protocol::AdkAgentProtocol;

@@ -8,7 +8,7 @@ use convoke_protocol::AgentInfo;
 use convoke_stdx::guard::Spawner;
 use convoke_tools::{PolicyOptions, SandboxOptions};
 
-use crate::{ConnectModel, ContextFileOptions, LifecycleHooks, NoLifecycleHooks, ToolOptions};
+use crate::{ConnectModel, ContextFileOptions, HookOptions, LifecycleHooks, NoLifecycleHooks, ToolOptions};
 
 /// What sessions are made from.
 #[derive(Clone)]
@@ -44,8 +44,10 @@ pub struct AgentOptions {
     pub shell_inactivity: Option<Duration>,
     /// Most model calls of one prompt; the kernel's default otherwise.
     pub max_turns: Option<u32>,
-    /// The user's programs around a prompt.
+    /// The embedder's own code around a prompt; asked before the user's commands.
     pub hooks: Arc<dyn LifecycleHooks>,
+    /// The user's commands.
+    pub user_hooks: HookOptions,
 }
 
 impl AgentOptions {
@@ -69,6 +71,7 @@ impl AgentOptions {
             shell_inactivity: None,
             max_turns: None,
             hooks: Arc::new(NoLifecycleHooks),
+            user_hooks: HookOptions::default(),
         }
     }
 }

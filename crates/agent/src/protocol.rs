@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use crate::emitter::Emitter;
-use crate::hooks::{AfterAgent, LifecycleHooks};
+use crate::hooks::{BLOCKED, LifecycleHooks, STOP_EXECUTION, SessionEndReason, SessionStartSource};
 use crate::instructions::session_context;
 use crate::models::{ModelEvents, SessionModel};
 use crate::told;
@@ -42,6 +42,8 @@ struct Shared {
     model: SessionModel,
     model_events: Arc<ModelEvents>,
     hooks: Arc<dyn LifecycleHooks>,
+    /// What the next prompt's session begins with, where it does begin.
+    start: Mutex<Option<SessionStartSource>>,
     stream: CurrentStream,
     cwd: PathBuf,
     clock: Clock,
@@ -63,13 +65,14 @@ pub(crate) struct Parts {
     pub(crate) model: SessionModel,
     pub(crate) model_events: Arc<ModelEvents>,
     pub(crate) hooks: Arc<dyn LifecycleHooks>,
+    pub(crate) start: SessionStartSource,
     pub(crate) stream: CurrentStream,
     pub(crate) cwd: PathBuf,
 }
 
 impl AdkAgentProtocol {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { log, runner, key, model, model_events, hooks, stream, cwd } = parts;
+        let Parts { log, runner, key, model, model_events, hooks, start, stream, cwd } = parts;
         let shared = Shared {
             log,
             runner,
@@ -77,6 +80,7 @@ impl AdkAgentProtocol {
             model,
             model_events,
             hooks,
+            start: Mutex::new(Some(start)),
             stream,
             cwd,
             clock: Clock::start(),
@@ -102,6 +106,7 @@ impl AdkAgentProtocol {
         }
         self.tasks.close();
         self.tasks.wait().await;
+        self.shared.hooks.session_end(SessionEndReason::Exit).await;
         self.shared.log.close();
     }
 
@@ -157,6 +162,10 @@ impl AdkAgentProtocol {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self) -> MutexGuard<'_, Option<SessionStartSource>> {
+        self.start.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -249,33 +258,65 @@ impl Stream {
         let hooks = self.shared.hooks.clone();
         // A hook is somebody's program: it may take for ever, and the user may not want to wait for that.
         let cancel = self.cancel.clone();
+        let start = *self.shared.start();
+        if let Some(source) = start {
+            let Some(context) = cancel.run_until_cancelled(hooks.session_start(source)).await else {
+                return Ending::new(StreamEndReason::Aborted);
+            };
+            *self.shared.start() = None;
+            parts.splice(0..0, context.map(Part::text));
+        }
         let Some(before) = cancel.run_until_cancelled(hooks.before_agent(&prompt)).await else {
             return Ending::new(StreamEndReason::Aborted);
         };
+        if let Some(reason) = before.stop {
+            return self.stopped_by_hook(&reason);
+        }
         if let Some(reason) = before.block {
             return self.blocked(reason);
         }
         parts.extend(before.additional_context.map(Part::text));
         for round in 0..=CONTINUATIONS_MAX {
             let ending = self.invocation(std::mem::take(&mut parts)).await;
-            if ending.reason != StreamEndReason::Completed {
+            if ending.reason != StreamEndReason::Completed || ending.data.contains_key("code") {
                 return ending;
             }
             let after = hooks.after_agent(&prompt, self.translator.response(), round > 0);
-            match cancel.run_until_cancelled(after).await {
-                None => return Ending::new(StreamEndReason::Aborted),
-                Some(AfterAgent::Done) => return ending,
-                Some(AfterAgent::Continue(more)) => parts = vec![Part::text(more)],
+            let Some(after) = cancel.run_until_cancelled(after).await else {
+                return Ending::new(StreamEndReason::Aborted);
+            };
+            if after.clear_context {
+                self.clear_context().await;
+            }
+            match (after.stop, after.continue_with) {
+                (Some(reason), _) => return self.stopped_by_hook(&reason),
+                (None, Some(more)) => parts = vec![Part::text(more)],
+                (None, None) => return ending,
             }
         }
         Ending::new(StreamEndReason::MaxTurns).with("code", "AFTER_AGENT_LIMIT")
     }
 
+    /// Forgets the conversation: the next prompt begins a session as far as hooks are concerned.
+    async fn clear_context(&self) {
+        if let Some(session) = self.shared.runner.sessions().get(&self.shared.key, &GetSession::default()) {
+            session.with(|session| session.events.clear());
+        }
+        self.emitter.emit(AgentEventBody::Custom { kind: "context_cleared".to_owned(), data: None });
+        self.cancel.run_until_cancelled(self.shared.hooks.session_end(SessionEndReason::Clear)).await;
+        *self.shared.start() = Some(SessionStartSource::Clear);
+    }
+
+    fn stopped_by_hook(&self, reason: &str) -> Ending {
+        let message = format!("Agent execution stopped by hook: {reason}");
+        self.stopped(StopReason { code: STOP_EXECUTION.to_owned(), message })
+    }
+
     fn blocked(&self, reason: String) -> Ending {
-        let meta = Map::from_iter([("code".to_owned(), Value::from("AGENT_EXECUTION_BLOCKED"))]);
+        let meta = Map::from_iter([("code".to_owned(), Value::from(BLOCKED))]);
         let status = ErrorStatus::PermissionDenied;
         self.emitter.emit_with(AgentEventBody::Error { status, message: reason, fatal: false }, meta);
-        Ending::new(StreamEndReason::Completed).with("code", "AGENT_EXECUTION_BLOCKED")
+        Ending::new(StreamEndReason::Completed).with("code", BLOCKED)
     }
 
     /// One invocation of the runner, told as events.
@@ -313,7 +354,12 @@ impl Stream {
     /// A stop that a plugin or a tool asked for.
     fn stopped(&self, reason: StopReason) -> Ending {
         let StopReason { code, message } = reason;
+        if code == BLOCKED {
+            return self.blocked(message);
+        }
         if code == STOP_EXECUTION {
+            let data = json!({"message": message, "severity": "info"});
+            self.emitter.emit(AgentEventBody::Custom { kind: "hook_message".to_owned(), data: Some(data) });
             return Ending::new(StreamEndReason::Completed).with("code", code).with("message", message);
         }
         let meta = Map::from_iter([("code".to_owned(), Value::from(code.as_str()))]);
@@ -337,9 +383,6 @@ impl Stream {
         }
     }
 }
-
-/// The code of a stop that is an ordinary end: a hook or a tool said that the work is done.
-const STOP_EXECUTION: &str = "stop_execution";
 
 impl Drop for Stream {
     fn drop(&mut self) {

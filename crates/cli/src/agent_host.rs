@@ -19,7 +19,7 @@ use crate::headless::{self, RunOptions};
 use crate::settings::Settings;
 use crate::startup::Startup;
 use crate::telemetry::{RunConfig, Telemetry};
-use crate::{logging, sandbox, tool_options};
+use crate::{hooks, logging, sandbox, tool_options};
 
 /// Who is on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +122,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
             .and_then(|seconds| u64::try_from(seconds).ok())
             .map(Duration::from_secs),
         max_turns: turns,
+        user_hooks: hooks::options(startup),
         ..AgentOptions::new(info, Arc::new(connect), spawner())
     };
     Ok(Arc::new(AgentFactory::new(options)))

@@ -1,5 +1,6 @@
 //! The command line. A dictionary: one flag per entry.
 
+mod hooks;
 mod serve;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use convoke_protocol::ApprovalMode;
 
+pub(crate) use hooks::{HooksArgs, HooksCommand};
 pub(crate) use serve::{IsolationArg, LimitArgs, ServeArgs};
 
 const EXAMPLES: &str = "\
@@ -50,6 +52,8 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// List the models that can be reached, and say which one a prompt would use
     Models(ModelsArgs),
+    /// List the commands that settings run around prompts and tools, agree to a project's, or take over those of Claude Code
+    Hooks(HooksArgs),
     /// Try it: daemon, page and agent in a fresh workspace, with a scripted model
     Demo(DemoArgs),
 }

@@ -2,6 +2,7 @@
 
 mod input;
 mod json;
+mod notice;
 mod outcome;
 mod stats;
 mod stream_json;

@@ -12,6 +12,7 @@ mod environment;
 mod failure;
 mod headless;
 mod home;
+mod hooks;
 mod logging;
 mod models_command;
 mod providers;
@@ -74,6 +75,7 @@ fn dispatch(cli: Cli) -> Exit {
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Attach(args)) => attach::run(&args),
         Some(Command::Models(args)) => models_command::run(&args),
+        Some(Command::Hooks(args)) => hooks::command::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         None if cli.run.acp => acp::run(&cli.run.agent),
         None => agent_host::run_headless(cli.run),

@@ -8,6 +8,7 @@ mod layer;
 
 use std::path::{Path, PathBuf};
 
+use convoke_agent::{HookLayer, HookSource};
 use serde_json::{Map, Value};
 
 use crate::environment::Environment;
@@ -19,8 +20,21 @@ pub(crate) use layer::SettingsError;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     merged: Map<String, Value>,
+    /// What each source says about hooks: lists of commands are not to be merged, they have owners.
+    hooks_of_user: Map<String, Value>,
+    hooks_of_workspace: Map<String, Value>,
     warnings: Vec<String>,
 }
+
+/// Whose file it is.
+#[derive(Clone, Copy)]
+enum Owner {
+    User,
+    Workspace,
+}
+
+/// The keys about hooks: the commands, and which of them run.
+const HOOK_KEYS: [&str; 2] = ["hooks", "hooksConfig"];
 
 /// Whose settings to read.
 pub(crate) struct Sources<'a> {
@@ -38,7 +52,7 @@ impl Settings {
     pub(crate) fn load(sources: &Sources<'_>) -> Result<Self, SettingsError> {
         let mut settings = Self::default();
         for folder in sources.home.iter().flat_map(|home| home.folders()) {
-            settings.add(&folder, sources.environment)?;
+            settings.add(&folder, sources.environment, Owner::User)?;
         }
         let same = sources.home.is_some_and(|home| home.parent() == sources.workspace);
         let of_workspace: Vec<PathBuf> = folders_in(sources.workspace)
@@ -47,7 +61,7 @@ impl Settings {
             .collect();
         if sources.trusted {
             for folder in of_workspace {
-                settings.add(&folder, sources.environment)?;
+                settings.add(&folder, sources.environment, Owner::Workspace)?;
             }
         } else if !of_workspace.is_empty() {
             settings.warnings.push(format!(
@@ -59,7 +73,7 @@ impl Settings {
         Ok(settings)
     }
 
-    fn add(&mut self, folder: &Path, environment: &Environment) -> Result<(), SettingsError> {
+    fn add(&mut self, folder: &Path, environment: &Environment, owner: Owner) -> Result<(), SettingsError> {
         let path = folder.join(layer::FILE);
         let layer = match layer::read(&path, environment) {
             Ok(Some(layer)) => layer,
@@ -76,8 +90,26 @@ impl Settings {
                 self.warnings.push(format!("unknown keys in {}: {}", path.display(), unknown.join(", ")));
             }
         }
+        let hooks = layer.iter().filter(|(key, _)| HOOK_KEYS.contains(&key.as_str()));
+        let hooks = hooks.map(|(key, value)| (key.clone(), value.clone())).collect();
+        layer::merge(
+            match owner {
+                Owner::User => &mut self.hooks_of_user,
+                Owner::Workspace => &mut self.hooks_of_workspace,
+            },
+            hooks,
+        );
         layer::merge(&mut self.merged, layer);
         Ok(())
+    }
+
+    /// What is said about hooks, the nearest source first.
+    pub(crate) fn hook_layers(&self) -> Vec<HookLayer> {
+        let layer = |source, map: &Map<String, Value>| {
+            let [hooks, config] = HOOK_KEYS.map(|key| map.get(key).cloned().unwrap_or_default());
+            HookLayer { source, hooks, config }
+        };
+        vec![layer(HookSource::Project, &self.hooks_of_workspace), layer(HookSource::User, &self.hooks_of_user)]
     }
 
     /// What a person should hear about, once.

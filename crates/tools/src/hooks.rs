@@ -39,6 +39,8 @@ pub struct HookCall {
     pub tool: String,
     /// Its arguments.
     pub args: Value,
+    /// The tool that the model called, where another one runs in its place.
+    pub original_tool: Option<String>,
 }
 
 /// What a call came to, before the model hears of it.
@@ -66,6 +68,8 @@ pub struct BeforeTool {
 /// What a hook wants after a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AfterTool {
+    /// The model must not see the result; it reads this reason instead, as a failure.
+    pub deny: Option<String>,
     /// Text to add to what the model reads.
     pub append: Option<String>,
     /// Text for the model to read instead.

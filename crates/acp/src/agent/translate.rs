@@ -117,6 +117,15 @@ impl Translator {
                     "_meta": {"error": error},
                 })]
             }
+            // A hook's words to the user. They are not the agent's, so they don't go where its answer goes.
+            AgentEventBody::Custom { kind, data: Some(data) } if kind == "hook_message" => {
+                let text = data.get("message").and_then(Value::as_str).unwrap_or_default();
+                vec![json!({
+                    "sessionUpdate": "agent_thought_chunk",
+                    "content": content::text_block(text),
+                    "_meta": {"hookMessage": data},
+                })]
+            }
             AgentEventBody::Message { .. }
             | AgentEventBody::SessionUpdate { .. }
             | AgentEventBody::AgentStart

@@ -8,6 +8,7 @@ use convoke_tools::SessionPolicy;
 
 use crate::AgentOptions;
 use crate::context_files::find_context_files;
+use crate::hooks::{HookBridge, SessionHooks};
 use crate::instructions::SystemInstruction;
 use crate::models::SessionModel;
 use crate::routing::RoutingProcessor;
@@ -18,6 +19,7 @@ pub(super) struct FlowParts<'a> {
     pub(super) cwd: &'a Path,
     pub(super) policy: &'a SessionPolicy,
     pub(super) model: &'a SessionModel,
+    pub(super) hooks: &'a Arc<SessionHooks>,
 }
 
 impl FlowParts<'_> {
@@ -34,7 +36,7 @@ impl FlowParts<'_> {
 
     /// The plugins.
     pub(super) fn plugins(&self) -> Vec<Arc<dyn Plugin>> {
-        Vec::new()
+        vec![Arc::new(HookBridge::new(self.hooks.clone()))]
     }
 
     fn instruction(&self) -> SystemInstruction {

@@ -7,8 +7,8 @@ use convoke_protocol::SessionError;
 use convoke_tools::builtin::{self, BuiltinOptions, ShellOptions};
 use convoke_tools::policy::canonical_tool_name;
 use convoke_tools::{
-    Approver, BackgroundProcesses, SchedulerObserver, SchedulerOptions, SessionPolicy, ToolRegistry, ToolScheduler,
-    Truncation, Workspace,
+    Approver, BackgroundProcesses, SchedulerObserver, SchedulerOptions, SessionPolicy, ToolHooks, ToolRegistry,
+    ToolScheduler, Truncation, Workspace,
 };
 
 use crate::AgentOptions;
@@ -51,10 +51,12 @@ pub(super) fn scheduler(
     outputs: Option<PathBuf>,
     approver: Arc<dyn Approver>,
     observer: Arc<dyn SchedulerObserver>,
+    hooks: Arc<dyn ToolHooks>,
 ) -> Arc<ToolScheduler> {
     Arc::new(ToolScheduler::start(SchedulerOptions {
         approver,
         observer,
+        hooks,
         truncation: Truncation { folder: outputs, ..Truncation::default() },
         ..SchedulerOptions::new(registry.clone(), policy.clone())
     }))

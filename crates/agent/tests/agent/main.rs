@@ -2,5 +2,6 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
 
+mod hooks;
 mod rig;
 mod session;

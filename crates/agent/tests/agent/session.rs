@@ -182,12 +182,12 @@ impl LifecycleHooks for Hooks {
     async fn before_agent(&self, prompt: &str) -> BeforeAgent {
         self.0.lock().unwrap().push(format!("before {prompt}"));
         let block = prompt.contains("secret").then(|| "not that".to_owned());
-        BeforeAgent { block, additional_context: Some("by the way".into()) }
+        BeforeAgent { block, additional_context: Some("by the way".into()), ..BeforeAgent::default() }
     }
 
     async fn after_agent(&self, _: &str, response: &str, active: bool) -> AfterAgent {
         self.0.lock().unwrap().push(format!("after {response} {active}"));
-        if active { AfterAgent::Done } else { AfterAgent::Continue("go on".into()) }
+        AfterAgent { continue_with: (!active).then(|| "go on".into()), ..AfterAgent::default() }
     }
 }
 

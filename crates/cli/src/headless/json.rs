@@ -5,7 +5,11 @@ use std::io::{self, Write};
 use convoke_protocol::{AgentEvent, HostedSession, SessionId};
 use serde_json::{Map, Value, json};
 
+use super::notice::Notice;
 use super::{Failure, Outcome, Report};
+
+/// Most warnings that are kept for the end. A hook can talk at every piece of an answer; nobody reads more.
+const WARNINGS_MAX: usize = 1000;
 
 /// Writes `{session_id, response, stats, warnings?}` to stdout, or `{session_id, error}` to stderr.
 pub(super) struct Json {
@@ -23,7 +27,12 @@ impl Report for Json {
         Ok(())
     }
 
-    fn event(&mut self, _: &AgentEvent) -> io::Result<()> {
+    fn event(&mut self, event: &AgentEvent) -> io::Result<()> {
+        if let Some(notice) = Notice::of_hook(event)
+            && self.warnings.len() < WARNINGS_MAX
+        {
+            self.warnings.push(notice.text.to_owned());
+        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use convoke_protocol::{
 use convoke_stdx::{Clock, iso8601};
 use serde_json::{Map, Value, json};
 
+use super::notice::Notice;
 use super::{Outcome, Report};
 
 /// Writes events to stdout. Results of a batch of calls come together, in the order of the calls, once all are there.
@@ -65,6 +66,9 @@ impl Report for StreamJson {
             AgentEventBody::Custom { kind, .. } if kind == "retract" => {
                 let message = "the model starts its answer over; what it said since its last call is void";
                 self.line("error", json!({"severity": "warning", "message": message}))
+            }
+            AgentEventBody::Custom { .. } if let Some(notice) = Notice::of_hook(event) => {
+                self.line("error", json!({"severity": "warning", "message": notice.text}))
             }
             AgentEventBody::ToolRequest { request_id, name, args, .. } => {
                 self.batch.push((request_id.clone(), None));

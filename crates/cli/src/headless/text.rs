@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use anstream::adapter::StripBytes;
 use convoke_protocol::{AgentEvent, AgentEventBody, ContentPart, HostedSession, MessageRole, SessionId};
 
+use super::notice::Notice;
 use super::{Outcome, Report};
 
 /// Writes the agent's text to stdout; whatever else a person should know goes to stderr.
@@ -47,6 +48,9 @@ impl Report for Text {
             AgentEventBody::Custom { kind, .. } if kind == "retract" => {
                 // What is on stdout can't be taken back; a person can be told.
                 writeln!(io::stderr(), "convoke: the model starts its answer over")
+            }
+            AgentEventBody::Custom { .. } if let Some(notice) = Notice::of_hook(event) => {
+                writeln!(io::stderr(), "{notice}")
             }
             AgentEventBody::Error { message, .. } if event.meta.get("code") == Some(&"MODEL_FALLBACK".into()) => {
                 writeln!(io::stderr(), "convoke: {message}")

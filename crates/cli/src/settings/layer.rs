@@ -92,8 +92,21 @@ fn expand_all(map: &mut Map<String, Value>, environment: &Environment) {
                 let plain = entries.filter(|(key, _)| !REFERENCES.contains(&key.as_str()));
                 plain.for_each(|(_, value)| expand(value, environment));
             }
+            ("hooks", value) => expand_hooks(value, environment),
             (_, value) => expand(value, environment),
         }
+    }
+}
+
+/// A command is the shell's to expand: here a secret that hooks never see would be written into it.
+fn expand_hooks(value: &mut Value, environment: &Environment) {
+    match value {
+        Value::Object(map) => {
+            let plain = map.iter_mut().filter(|(key, value)| *key != "command" || !value.is_string());
+            plain.for_each(|(_, value)| expand_hooks(value, environment));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| expand_hooks(item, environment)),
+        other => expand(other, environment),
     }
 }
 

@@ -479,7 +479,12 @@ impl Flight {
 
     fn hook_call(&self) -> HookCall {
         let tool = self.prepared.tool.as_ref().map_or(self.record.call.name.as_str(), |tool| tool.name());
-        HookCall { call_id: self.record.call_id.clone(), tool: tool.to_owned(), args: self.record.call.args.clone() }
+        HookCall {
+            call_id: self.record.call_id.clone(),
+            tool: tool.to_owned(),
+            args: self.record.call.args.clone(),
+            original_tool: self.known.instead_of.clone(),
+        }
     }
 
     fn judged(&mut self, judged: Judged) -> (Verdict, Option<StopReason>) {

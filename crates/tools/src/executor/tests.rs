@@ -220,6 +220,7 @@ impl ToolHooks for Hooks {
         let text = |name: &str| call.args.get(name).and_then(Value::as_str).map(str::to_owned);
         assert!(!result.text.is_empty());
         AfterTool {
+            deny: text("hide"),
             append: text("append"),
             replace: text("replace"),
             tail_call: text("tail").map(|name| TailCall { name, args: json!({"from": "tail"}) }),

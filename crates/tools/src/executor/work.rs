@@ -61,7 +61,7 @@ pub(super) async fn judge(options: SchedulerOptions, candidate: Candidate) -> Ju
     let before = options.hooks.before_tool(&call).await;
     let deny = |args, failure, stop| Judged { args, invocation: None, verdict: JudgedVerdict::Deny(failure, stop) };
     if let Some(stop) = before.stop {
-        let failure = ToolFailure::new(ErrorType::StopExecution, format!("Execution stopped: {}", stop.message));
+        let failure = ToolFailure::new(ErrorType::StopExecution, stop.message.as_str());
         return deny(None, failure, Some(stop));
     }
     if let Some(reason) = before.deny {
@@ -169,6 +169,17 @@ pub(super) async fn execute(
         error_type: result.as_ref().err().and_then(ToolFailure::error_type),
     };
     let after = options.hooks.after_tool(&call, &heard).await;
+    if let Some(reason) = &after.deny {
+        // Whatever else there was of it, pictures and diffs included, is hidden with it.
+        let blocked = format!("Tool result blocked: {reason}");
+        match &mut result {
+            Err(ToolFailure::Cancelled { message, .. }) => *message = blocked,
+            Ok(_) | Err(ToolFailure::Error { .. }) => {
+                result = Err(ToolFailure::new(ErrorType::ExecutionFailed, blocked));
+            }
+        }
+        output_file = None;
+    }
     let text = match &mut result {
         Ok(output) => &mut output.text,
         Err(ToolFailure::Error { message, .. } | ToolFailure::Cancelled { message, .. }) => message,
