@@ -52,7 +52,7 @@ impl Default for HookOptions {
 
 /// Remembers which commands of a project its user has agreed to.
 ///
-/// A commands that comes with a folder runs only once a person saw it: the folder may be somebody else's.
+/// A command that comes with a folder runs only once a person saw it: the folder may be somebody else's.
 pub trait HookTrust: Send + Sync {
     /// Whether a command with this [digest](HookDefinition::digest) may run.
     fn is_trusted(&self, digest: &str) -> bool;
