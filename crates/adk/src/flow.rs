@@ -111,8 +111,10 @@ impl LlmAgent {
         let mut offered = Vec::new();
         for toolset in &self.toolsets {
             for tool in toolset.tools(cx).await {
-                let declaration = tool.declaration(&request.model);
-                tools.insert(declaration.name.clone(), declaration);
+                if tool.offered_to(&request.model) {
+                    let declaration = tool.declaration(&request.model);
+                    tools.insert(declaration.name.clone(), declaration);
+                }
                 offered.push(tool);
             }
         }

@@ -52,7 +52,8 @@ pub struct LlmRequest {
 }
 
 impl LlmRequest {
-    /// Turns to another model: tools are declared anew, as it sees them. Tools that were taken out stay out.
+    /// Turns to another model: tools are declared anew, as it sees them. Tools that were taken out stay out, as does
+    /// one that the model before was not told of.
     pub fn turn_to(&mut self, model: &str) {
         if self.model == model {
             return;
@@ -60,6 +61,10 @@ impl LlmRequest {
         model.clone_into(&mut self.model);
         for tool in self.offered.0.iter() {
             let declaration = tool.declaration(model);
+            if !tool.offered_to(model) {
+                Arc::make_mut(&mut self.tools).shift_remove(&declaration.name);
+                continue;
+            }
             if self.tools.get(&declaration.name).is_some_and(|declared| *declared != declaration) {
                 Arc::make_mut(&mut self.tools).insert(declaration.name.clone(), declaration);
             }

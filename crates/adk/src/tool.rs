@@ -15,6 +15,11 @@ pub trait Tool: Send + Sync {
     /// How the model sees it; `model` is the one that is about to be asked.
     fn declaration(&self, model: &str) -> FunctionDeclaration;
 
+    /// Whether this model is told of it.
+    fn offered_to(&self, _model: &str) -> bool {
+        true
+    }
+
     /// Runs one call. An error is told to the model; it does not end the invocation.
     async fn run(&self, args: Value, cx: &ToolContext) -> Result<Value, ToolError>;
 }

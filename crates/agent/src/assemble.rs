@@ -25,8 +25,11 @@ use crate::models::{ModelEvents, ModelPorts, PortFallback, SessionModel};
 use crate::modes;
 use crate::permission::PortApprover;
 use crate::protocol::{AdkAgentProtocol, Parts};
+use crate::questions::PortQuestioner;
 use crate::tool_events::{CurrentStream, ToolEvents};
+use crate::web::LlmWeb;
 use flow::FlowParts;
+use tools::ToolPorts;
 
 /// Makes a folder where there is none. One that can't be made costs the kept output, not the session.
 fn made(folder: &Path) -> bool {
@@ -107,7 +110,12 @@ impl AgentFactory {
             return Err(SessionError::Taken(id));
         }
         let background = Arc::new(BackgroundProcesses::new(BackgroundLimits::default()));
-        let registry = tools::registry(options, &policy, workspace, &background)?;
+        let ports = ToolPorts {
+            questioner: options.interactive.then(|| PortQuestioner::new(id.clone(), permission.clone())),
+            stream: stream.clone(),
+            web: model.steered.clone().map(LlmWeb::new),
+        };
+        let registry = tools::registry(options, &policy, workspace, &background, ports)?;
         let outputs = options.output_folder.as_ref().map(|folder| folder.join(format!("session-{id}")));
         let hooks = SessionHooks::new(SessionHooksParts {
             options,

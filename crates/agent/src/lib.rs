@@ -16,11 +16,13 @@ mod modes;
 mod options;
 mod permission;
 mod protocol;
+mod questions;
 mod routing;
 mod told;
 mod tool_events;
 mod tool_options;
 mod translate;
+mod web;
 
 pub use assemble::AgentFactory;
 pub use context_files::{ContextFile, ContextFileOptions, find_context_files};

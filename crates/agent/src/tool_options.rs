@@ -1,14 +1,27 @@
 //! Which tools has a session, and within what bounds? What settings say about the tools that come with us.
 
 use convoke_tools::FileFiltering;
+use convoke_tools::policy::canonical_tool_name;
 
 /// What settings say about tools.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ToolOptions {
     /// If set, only these built-in tools are there.
     pub core: Option<Vec<String>>,
     /// Which ignore files count where a call does not say.
     pub filtering: FileFiltering,
+    /// Whether models keep a list of steps.
+    pub todos: bool,
+    /// Whether models name their topic.
+    pub topics: bool,
+    /// Hosts, with or without a port, that pages may be fetched from although they are on a private network.
+    pub private_hosts: Vec<String>,
+}
+
+impl Default for ToolOptions {
+    fn default() -> Self {
+        Self { core: None, filtering: FileFiltering::default(), todos: true, topics: true, private_hosts: Vec::new() }
+    }
 }
 
 impl ToolOptions {
@@ -17,8 +30,9 @@ impl ToolOptions {
         let named = |listed: &String| {
             // `ShellTool(git status)` names the tool as well; which commands may run is the policy's business.
             let listed = listed.split('(').next().unwrap_or_default().trim();
-            convoke_tools::policy::canonical_tool_name(listed) == name
+            canonical_tool_name(listed) == name
         };
-        self.core.as_ref().is_none_or(|core| core.iter().any(named))
+        let switched_off = (name == "write_todos" && !self.todos) || (name == "update_topic" && !self.topics);
+        !switched_off && self.core.as_ref().is_none_or(|core| core.iter().any(named))
     }
 }

@@ -142,6 +142,12 @@ impl GeneratorLlm {
         self.session.connections.of(&self.configured_model())
     }
 
+    /// Whether the configured model's provider searches the web and reads pages by itself.
+    #[must_use]
+    pub fn has_own_web(&self) -> bool {
+        self.session.connections.has_own_web(&self.configured_model())
+    }
+
     /// How it asks.
     #[must_use]
     pub fn options(&self) -> &LlmOptions {

@@ -86,12 +86,14 @@ impl Registry {
     pub fn connect(&self) -> Result<Connections, ConnectError> {
         let make = |provider: &Provider| {
             let generator = connect(Options { provider: provider.clone(), record: self.record.clone() })?;
-            Ok(Connection { generator, scripted: matches!(provider, Provider::Fake { .. }) })
+            let scripted = matches!(provider, Provider::Fake { .. });
+            Ok(Connection { generator, scripted, own_web: provider.has_gemini_names() })
         };
         let connections = match &self.stand_in {
             Some(provider) => {
                 let one = make(provider)?;
-                self.providers.keys().map(|name| (name.clone(), one.clone())).collect()
+                let one = |provider: &Provider| Connection { own_web: provider.has_gemini_names(), ..one.clone() };
+                self.providers.iter().map(|(name, provider)| (name.clone(), one(provider))).collect()
             }
             None => {
                 let made = self.providers.iter().map(|(name, provider)| Ok((name.clone(), make(provider)?)));
@@ -103,7 +105,8 @@ impl Registry {
 
     /// With generators of the caller's own, one per provider.
     pub fn connect_with(&self, make: impl Fn(&str) -> Arc<dyn ContentGenerator>) -> Connections {
-        let connection = |name: &String| (name.clone(), Connection { generator: make(name), scripted: false });
+        let connection =
+            |name: &String| (name.clone(), Connection { generator: make(name), scripted: false, own_web: false });
         Connections { default: self.default.clone(), connections: self.providers.keys().map(connection).collect() }
     }
 }
@@ -112,6 +115,8 @@ impl Registry {
 struct Connection {
     generator: Arc<dyn ContentGenerator>,
     scripted: bool,
+    /// Whether its models search the web and read pages by themselves.
+    own_web: bool,
 }
 
 /// Generators by provider.
@@ -132,7 +137,7 @@ impl Connections {
     #[must_use]
     pub fn single(generator: Arc<dyn ContentGenerator>) -> Self {
         let default = String::new();
-        let connection = Connection { generator, scripted: false };
+        let connection = Connection { generator, scripted: false, own_web: false };
         Self { connections: BTreeMap::from([(default.clone(), connection)]), default }
     }
 
@@ -146,6 +151,12 @@ impl Connections {
             ModelError::new(ModelErrorKind::NotFound, format!("no provider is configured for the model {model}"))
         })?;
         Ok(&connection.generator)
+    }
+
+    /// Whether `model` searches the web and reads pages by itself.
+    #[must_use]
+    pub fn has_own_web(&self, model: &ModelName) -> bool {
+        self.connection(model).is_some_and(|connection| connection.own_web)
     }
 
     /// Whether a script answers for `model`, with which no wait makes sense.

@@ -3,10 +3,12 @@
 //! All are stateless but for what they are given: one set of them can serve every session of a workspace, if these
 //! share their [`BackgroundProcesses`].
 
+mod ask_user;
 mod background;
 mod change;
 mod files;
 mod glob;
+mod google_web_search;
 mod grep_search;
 mod list_directory;
 mod media;
@@ -18,20 +20,30 @@ mod shell;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod update_topic;
 mod walk;
+mod web;
+mod web_fetch;
 mod write_file;
+mod write_todos;
 
 use std::sync::Arc;
 
+pub use ask_user::{AskUser, Choice, Question, QuestionKind, Questioner};
 pub use background::{ListBackgroundProcesses, ReadBackgroundOutput};
 pub use glob::GlobFiles;
+pub use google_web_search::GoogleWebSearch;
 pub use grep_search::GrepSearch;
 pub use list_directory::ListDirectory;
 pub use read_file::ReadFile;
 pub use read_many_files::{FileContent, ReadMany, ReadManyRequest, SkippedFile, read_many};
 pub use replace::Replace;
 pub use shell::{RunShellCommand, ShellOptions};
+pub use update_topic::{TopicListener, UpdateTopic};
+pub use web::{Grounded, WebModel, WebTask};
+pub use web_fetch::{WebFetch, WebOptions};
 pub use write_file::WriteFile;
+pub use write_todos::WriteTodos;
 
 #[cfg(test)]
 pub(crate) use walk::visible_files;

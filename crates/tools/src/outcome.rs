@@ -164,6 +164,11 @@ pub enum ErrorType {
     McpToolError,
     ReadManyFilesSearchError,
     ShellExecuteError,
+    WebFetchNoUrlInPrompt,
+    WebFetchFallbackFailed,
+    WebFetchProcessingError,
+    WebSearchFailed,
+    DiscoveredToolExecutionError,
     StopExecution,
 }
 
@@ -200,6 +205,11 @@ impl ErrorType {
             Self::McpToolError => "mcp_tool_error",
             Self::ReadManyFilesSearchError => "read_many_files_search_error",
             Self::ShellExecuteError => "shell_execute_error",
+            Self::WebFetchNoUrlInPrompt => "web_fetch_no_url_in_prompt",
+            Self::WebFetchFallbackFailed => "web_fetch_fallback_failed",
+            Self::WebFetchProcessingError => "web_fetch_processing_error",
+            Self::WebSearchFailed => "web_search_failed",
+            Self::DiscoveredToolExecutionError => "discovered_tool_execution_error",
             Self::StopExecution => "stop_execution",
         }
     }

@@ -76,7 +76,7 @@ impl ToolRegistry {
     /// What the model is told of for `model`, in order.
     #[must_use]
     pub fn declarations(&self, model: &str) -> Vec<FunctionDeclaration> {
-        self.offered().iter().map(|tool| tool.declaration(model)).collect()
+        self.offered().iter().filter(|tool| tool.offered_to(model)).map(|tool| tool.declaration(model)).collect()
     }
 
     /// The tool to run for a call, or what to tell the model.
@@ -113,6 +113,10 @@ struct Offered(Arc<dyn DeclarativeTool>);
 impl Tool for Offered {
     fn declaration(&self, model: &str) -> FunctionDeclaration {
         self.0.declaration(model)
+    }
+
+    fn offered_to(&self, model: &str) -> bool {
+        self.0.offered_to(model)
     }
 
     async fn run(&self, _args: Value, _cx: &ToolContext) -> Result<Value, ToolError> {

@@ -32,8 +32,18 @@ pub trait DeclarativeTool: Send + Sync {
         self.kind().is_read_only()
     }
 
+    /// Whether this model is told of it.
+    fn offered_to(&self, _model: &str) -> bool {
+        true
+    }
+
     /// Whether calls come before all others of their batch.
     fn goes_first(&self) -> bool {
+        false
+    }
+
+    /// Whether running it is nothing but asking a person, so that leave to ask need not be asked for.
+    fn asks_itself(&self) -> bool {
         false
     }
 

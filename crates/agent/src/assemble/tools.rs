@@ -3,15 +3,21 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use convoke_protocol::SessionError;
-use convoke_tools::builtin::{self, BuiltinOptions, ShellOptions};
+use convoke_protocol::{AgentEventBody, SessionError};
+use convoke_tools::builtin::{
+    self, AskUser, BuiltinOptions, GoogleWebSearch, ShellOptions, UpdateTopic, WebFetch, WebModel, WebOptions,
+    WriteTodos,
+};
 use convoke_tools::policy::canonical_tool_name;
 use convoke_tools::{
-    Approver, BackgroundProcesses, SchedulerObserver, SchedulerOptions, SessionPolicy, ToolHooks, ToolRegistry,
-    ToolScheduler, Truncation, Workspace,
+    Approver, BackgroundProcesses, DeclarativeTool, SchedulerObserver, SchedulerOptions, SessionPolicy, ToolHooks,
+    ToolRegistry, ToolScheduler, Truncation, Workspace,
 };
 
 use crate::AgentOptions;
+use crate::questions::PortQuestioner;
+use crate::tool_events::CurrentStream;
+use crate::web::LlmWeb;
 
 /// Registers everything that a session may call.
 pub(super) fn registry(
@@ -19,11 +25,12 @@ pub(super) fn registry(
     policy: &SessionPolicy,
     workspace: Workspace,
     background: &Arc<BackgroundProcesses>,
+    ports: ToolPorts,
 ) -> Result<Arc<ToolRegistry>, SessionError> {
     let registry = ToolRegistry::new(policy.clone());
     let builtin =
         BuiltinOptions { workspace: Arc::new(workspace), shell: shell(options), background: background.clone() };
-    for tool in builtin::tools(builtin) {
+    for tool in builtin::tools(builtin).into_iter().chain(with_ports(options, ports)) {
         let excluded = options.exclude_tools.iter().any(|name| canonical_tool_name(name) == tool.name());
         if excluded || !options.tools.wants(tool.name()) {
             continue;
@@ -31,6 +38,43 @@ pub(super) fn registry(
         registry.register(tool).map_err(|error| SessionError::Failed(error.to_string()))?;
     }
     Ok(Arc::new(registry))
+}
+
+/// Through what tools reach a session's person and model.
+pub(super) struct ToolPorts {
+    /// Where somebody can be asked.
+    pub(super) questioner: Option<PortQuestioner>,
+    /// Where titles are told.
+    pub(super) stream: CurrentStream,
+    /// Where the model can be asked beside the conversation.
+    pub(super) web: Option<LlmWeb>,
+}
+
+fn with_ports(options: &AgentOptions, ports: ToolPorts) -> Vec<Arc<dyn DeclarativeTool>> {
+    let ToolPorts { questioner, stream, web } = ports;
+    let web: Option<Arc<dyn WebModel>> = web.map(|web| Arc::new(web) as Arc<dyn WebModel>);
+    let on_title = move |title: &str| {
+        if let Some(emitter) = stream.get() {
+            let title = Some(title.to_owned());
+            emitter.emit(AgentEventBody::SessionUpdate { title, model: None, config: None });
+        }
+    };
+    let mut tools: Vec<Arc<dyn DeclarativeTool>> = Vec::new();
+    if let Some(web) = web.as_ref().filter(|web| web.searches()) {
+        tools.push(Arc::new(GoogleWebSearch::new(web.clone())));
+    }
+    let private_hosts = options.tools.private_hosts.clone();
+    tools.push(Arc::new(WebFetch::new(WebOptions {
+        model: web,
+        allowed_private_hosts: private_hosts,
+        ..WebOptions::default()
+    })));
+    tools.push(Arc::new(WriteTodos::new()));
+    tools.push(Arc::new(UpdateTopic::new(Arc::new(on_title))));
+    if let Some(questioner) = questioner {
+        tools.push(Arc::new(AskUser::new(Arc::new(questioner))));
+    }
+    tools
 }
 
 fn shell(options: &AgentOptions) -> ShellOptions {

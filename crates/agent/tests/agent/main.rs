@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
 
+mod catalogue;
 mod hooks;
 mod rig;
 mod session;

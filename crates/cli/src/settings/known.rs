@@ -12,6 +12,7 @@ const KNOWN: &[&str] = &[
     "general.defaultApprovalMode",
     "general.maxAttempts",
     "general.plan.modelRouting",
+    "general.topicUpdateNarration",
     "hooks.*",
     "hooksConfig.disabled",
     "hooksConfig.enabled",
@@ -49,6 +50,8 @@ const KNOWN: &[&str] = &[
     "tools.sandboxNetworkAccess",
     "tools.shell.inactivityTimeout",
     "tools.truncateToolOutputThreshold",
+    "tools.webFetch.allowedPrivateHosts",
+    "useWriteTodos",
 ];
 
 /// The dotted keys of `layer` that mean nothing here.

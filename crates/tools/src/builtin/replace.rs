@@ -132,7 +132,12 @@ impl Call {
             let message = "No changes to apply. The old_string and new_string are identical.".to_owned();
             return fail(ErrorType::EditNoChange, message);
         }
-        let replaced = matching::replace(&text, &old, &new, *allow_multiple == Some(true));
+        // What is only nearly there may take a second to find.
+        let (text, old, new) = (text.into_owned(), old.into_owned(), new.into_owned());
+        let all = *allow_multiple == Some(true);
+        let Ok(replaced) = tokio::task::spawn_blocking(move || matching::replace(&text, &old, &new, all)).await else {
+            return fail(ErrorType::EditPreparationFailure, format!("Preparing the edit of {name} was interrupted."));
+        };
         let (result, count) = match replaced {
             matching::Outcome::Replaced { text, count } => (text, count),
             matching::Outcome::None => {

@@ -1,14 +1,16 @@
 //! A folder, the tools over it, and a way to call them.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use convoke_stdx::guard::Spawner;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{BuiltinOptions, ShellOptions, tools};
+use super::{BuiltinOptions, Grounded, ShellOptions, WebModel, WebTask, tools};
 use crate::{
     BackgroundLimits, BackgroundProcesses, ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext,
     Invocation, ToolFailure, ToolOutput, Workspace, WorkspaceOptions,
@@ -87,4 +89,40 @@ pub(super) fn context() -> ExecutionContext {
 /// A deadline around waiting for an event; never what a test is about.
 pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), future).await.expect("it never happened")
+}
+
+type Said = Result<(&'static str, Value, Value), &'static str>;
+
+/// A model that searches and reads pages by itself, and answers from a list.
+pub(super) struct Oracle {
+    answers: Mutex<VecDeque<Said>>,
+    asked: Mutex<Vec<(WebTask, String)>>,
+}
+
+impl Oracle {
+    pub(super) fn saying<const N: usize>(answers: [Said; N]) -> Arc<Self> {
+        Arc::new(Self { answers: Mutex::new(answers.into()), asked: Mutex::default() })
+    }
+
+    pub(super) fn asked(&self) -> Vec<(WebTask, String)> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl WebModel for Oracle {
+    fn searches(&self) -> bool {
+        true
+    }
+
+    fn reads_pages(&self) -> bool {
+        true
+    }
+
+    async fn ask(&self, task: WebTask, prompt: String, _: &CancellationToken) -> Result<Grounded, String> {
+        self.asked.lock().unwrap().push((task, prompt));
+        let answer = self.answers.lock().unwrap().pop_front().expect("asked too often");
+        let (text, grounding, pages) = answer?;
+        Ok(Grounded { text: text.to_owned(), grounding, pages })
+    }
 }

@@ -90,6 +90,8 @@ pub(super) async fn judge(options: SchedulerOptions, candidate: Candidate) -> Ju
     tracing::debug!(tool = tool.name(), call_id = call.call_id, ?decision, source = judgement.source, "judged a call");
     let verdict = match decision {
         Decision::Allow => JudgedVerdict::Allow,
+        // Its question is the question; only a reason of somebody else's needs one of its own.
+        Decision::Ask if tool.asks_itself() && asked.is_none() => JudgedVerdict::Allow,
         Decision::Deny => JudgedVerdict::Deny(denied(judgement.message.or(asked)), None),
         Decision::Ask => match question(&options, &call, tool.as_ref(), invocation.as_ref(), asked).await {
             Ok(question) => JudgedVerdict::Ask(Box::new(question)),

@@ -5,7 +5,7 @@ use super::{Decision, Mode, Priority, Rule, Tier, ToolPattern};
 /// Tools whose lasting approval means "edit without asking".
 pub(super) const EDITS: [&str; 2] = ["replace", "write_file"];
 
-const READS: [&str; 15] = [
+const READS: [&str; 16] = [
     "glob",
     "grep_search",
     "list_directory",
@@ -15,6 +15,7 @@ const READS: [&str; 15] = [
     "cli_help",
     "get_internal_docs",
     "update_topic",
+    "write_todos",
     "complete_task",
     "read_mcp_resource",
     "list_mcp_resources",

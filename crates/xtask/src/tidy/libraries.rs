@@ -36,8 +36,8 @@ const TABLE: &[Library] = &[
     library("tokio-tungstenite", &["acp", "daemon"]),
     library("rust-embed", &["daemon"]),
     library("prometheus-client", &["daemon"]),
-    library("reqwest", &["models"]),
-    library("rustls", &["models", "cli", "testkit"]),
+    library("reqwest", &["models", "tools"]),
+    library("rustls", &["models", "tools", "cli", "testkit"]),
     library("tokio-rustls", &["daemon"]),
     library("clap", &["cli"]),
     library("jsonc-parser", &["cli"]),
@@ -54,6 +54,7 @@ const TABLE: &[Library] = &[
     library("grep-regex", &["tools"]),
     library("globset", &["tools"]),
     library("similar", &["tools"]),
+    library("html2text", &["tools"]),
     library("encoding_rs", &["tools"]),
     library("regex", &["tools", "agent"]),
     // The operating system, and time.
