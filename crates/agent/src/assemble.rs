@@ -19,11 +19,13 @@ use serde_json::Map;
 use uuid::Uuid;
 
 use crate::AgentOptions;
+use crate::context_files::find_context_files;
 use crate::control::Control;
 use crate::hooks::{NotifyingApprover, SessionHooks, SessionHooksParts, SessionStartSource};
 use crate::models::{ModelEvents, ModelPorts, PortFallback, SessionModel};
 use crate::modes;
 use crate::permission::PortApprover;
+use crate::prompts::Prompts;
 use crate::protocol::{AdkAgentProtocol, Parts};
 use crate::questions::PortQuestioner;
 use crate::tool_events::{CurrentStream, ToolEvents};
@@ -99,7 +101,7 @@ impl AgentFactory {
     fn assemble(&self, new: NewSession) -> Result<HostedSession, SessionError> {
         let NewSession { cwd, session_id, permission, approval_mode } = new;
         let options = &self.options;
-        let workspace = self.workspace(&cwd)?;
+        let workspace = Arc::new(self.workspace(&cwd)?);
         let policy = self.policy(approval_mode)?;
         let id = session_id.unwrap_or_else(|| SessionId(Uuid::new_v4().to_string()));
         let stream = CurrentStream::default();
@@ -115,7 +117,7 @@ impl AgentFactory {
             stream: stream.clone(),
             web: model.steered.clone().map(LlmWeb::new),
         };
-        let registry = tools::registry(options, &policy, workspace, &background, ports)?;
+        let registry = tools::registry(options, &policy, &workspace, &background, ports)?;
         let outputs = options.output_folder.as_ref().map(|folder| folder.join(format!("session-{id}")));
         let hooks = SessionHooks::new(SessionHooksParts {
             options,
@@ -129,6 +131,15 @@ impl AgentFactory {
         let approver = Arc::new(NotifyingApprover::new(approver, hooks.clone()));
         let observer = Arc::new(ToolEvents::new(stream.clone()));
         let dispatcher = tools::scheduler(&policy, &registry, outputs.clone(), approver, observer, hooks.clone());
+        let (memory, _) = find_context_files(&cwd, &options.context);
+        let prompts = Arc::new(Prompts::new(
+            &options.prompts,
+            options.policy.trusted,
+            workspace,
+            registry.clone(),
+            dispatcher.clone(),
+            memory,
+        ));
         let flow = FlowParts { options, cwd: &cwd, policy: &policy, model: &model, hooks: &hooks };
         let agent = LlmAgent {
             name: "convoke".to_owned(),
@@ -149,6 +160,7 @@ impl AgentFactory {
             hooks: hooks.clone(),
             start: SessionStartSource::Startup,
             stream,
+            prompts: prompts.clone(),
             cwd,
         }));
         let control = Control {
@@ -162,6 +174,7 @@ impl AgentFactory {
             sessions: self.sessions.clone(),
             key,
             outputs,
+            prompts,
         };
         Ok(HostedSession { id, agent: protocol, control: Arc::new(control) })
     }

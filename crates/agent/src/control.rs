@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use convoke_adk::{InMemorySessionService, SessionKey, SessionService};
-use convoke_protocol::{ApprovalMode, SessionControl, SetModeError};
+use convoke_protocol::{ApprovalMode, CommandInfo, SessionControl, SetModeError};
 use convoke_tools::{BackgroundProcesses, ModeRefused, SessionPolicy};
 
 use crate::AdkAgentProtocol;
 use crate::hooks::SessionHooks;
 use crate::models::SessionModel;
 use crate::modes;
+use crate::prompts::Prompts;
 
 /// The controls of one session.
 pub(crate) struct Control {
@@ -26,6 +27,7 @@ pub(crate) struct Control {
     pub(crate) key: SessionKey,
     /// Large output of this session, for as long as it lives.
     pub(crate) outputs: Option<PathBuf>,
+    pub(crate) prompts: Arc<Prompts>,
 }
 
 #[async_trait]
@@ -59,6 +61,10 @@ impl SessionControl for Control {
 
     fn model(&self) -> String {
         self.model.llm.model()
+    }
+
+    fn commands(&self) -> Vec<CommandInfo> {
+        self.prompts.commands()
     }
 
     async fn close(&self) {

@@ -15,6 +15,7 @@ mod models;
 mod modes;
 mod options;
 mod permission;
+mod prompts;
 mod protocol;
 mod questions;
 mod routing;
@@ -32,5 +33,6 @@ pub use hooks::{
 };
 pub use models::{ConnectModel, ModelPorts, SessionModel};
 pub use options::AgentOptions;
+pub use prompts::PromptOptions;
 pub use protocol::AdkAgentProtocol;
 pub use tool_options::ToolOptions;

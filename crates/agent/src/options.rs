@@ -8,7 +8,9 @@ use convoke_protocol::AgentInfo;
 use convoke_stdx::guard::Spawner;
 use convoke_tools::{PolicyOptions, SandboxOptions};
 
-use crate::{ConnectModel, ContextFileOptions, HookOptions, LifecycleHooks, NoLifecycleHooks, ToolOptions};
+use crate::{
+    ConnectModel, ContextFileOptions, HookOptions, LifecycleHooks, NoLifecycleHooks, PromptOptions, ToolOptions,
+};
 
 /// What sessions are made from.
 #[derive(Clone)]
@@ -44,6 +46,8 @@ pub struct AgentOptions {
     pub shell_inactivity: Option<Duration>,
     /// Most model calls of one prompt; the kernel's default otherwise.
     pub max_turns: Option<u32>,
+    /// What prompts may be short for.
+    pub prompts: PromptOptions,
     /// The embedder's own code around a prompt; asked before the user's commands.
     pub hooks: Arc<dyn LifecycleHooks>,
     /// The user's commands.
@@ -70,6 +74,7 @@ impl AgentOptions {
             output_folder: None,
             shell_inactivity: None,
             max_turns: None,
+            prompts: PromptOptions::default(),
             hooks: Arc::new(NoLifecycleHooks),
             user_hooks: HookOptions::default(),
         }

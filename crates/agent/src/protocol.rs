@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use convoke_adk::{Content, FlowError, GetSession, Part, Role, RunError, Runner, SessionKey, StopReason, StopSignal};
 use convoke_protocol::{
-    AgentEventBody, AgentProtocol, AgentSend, ErrorStatus, EventLog, MessageRole, Meta, SendError, SendMessage,
-    SendReceipt, SessionUpdate, StreamEndReason, StreamId,
+    AgentEventBody, AgentProtocol, AgentSend, ContentPart, ErrorStatus, EventLog, MessageRole, Meta, SendError,
+    SendMessage, SendReceipt, SessionUpdate, StreamEndReason, StreamId,
 };
 use convoke_stdx::{Clock, iso8601};
 use futures::StreamExt;
@@ -21,6 +21,7 @@ use crate::emitter::Emitter;
 use crate::hooks::{BLOCKED, LifecycleHooks, STOP_EXECUTION, SessionEndReason, SessionStartSource};
 use crate::instructions::session_context;
 use crate::models::{ModelEvents, SessionModel};
+use crate::prompts::{Meaning, Prompts, SessionFacts, Understood};
 use crate::told;
 use crate::tool_events::CurrentStream;
 use crate::translate::{Translator, model_parts};
@@ -45,6 +46,7 @@ struct Shared {
     /// What the next prompt's session begins with, where it does begin.
     start: Mutex<Option<SessionStartSource>>,
     stream: CurrentStream,
+    prompts: Arc<Prompts>,
     cwd: PathBuf,
     clock: Clock,
     streams: AtomicU64,
@@ -67,12 +69,13 @@ pub(crate) struct Parts {
     pub(crate) hooks: Arc<dyn LifecycleHooks>,
     pub(crate) start: SessionStartSource,
     pub(crate) stream: CurrentStream,
+    pub(crate) prompts: Arc<Prompts>,
     pub(crate) cwd: PathBuf,
 }
 
 impl AdkAgentProtocol {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { log, runner, key, model, model_events, hooks, start, stream, cwd } = parts;
+        let Parts { log, runner, key, model, model_events, hooks, start, stream, prompts, cwd } = parts;
         let shared = Shared {
             log,
             runner,
@@ -82,6 +85,7 @@ impl AdkAgentProtocol {
             hooks,
             start: Mutex::new(Some(start)),
             stream,
+            prompts,
             cwd,
             clock: Clock::start(),
             streams: AtomicU64::new(0),
@@ -254,6 +258,10 @@ impl Stream {
 
     /// Works on a prompt, and on what a hook makes of its end.
     async fn work(&mut self, mut parts: Vec<Part>) -> Ending {
+        match self.understand(std::mem::take(&mut parts)).await {
+            Ok(understood) => parts = understood,
+            Err(ending) => return ending,
+        }
         let prompt: String = parts.iter().filter_map(Part::as_text).collect();
         let hooks = self.shared.hooks.clone();
         // A hook is somebody's program: it may take for ever, and the user may not want to wait for that.
@@ -310,6 +318,39 @@ impl Stream {
     fn stopped_by_hook(&self, reason: &str) -> Ending {
         let message = format!("Agent execution stopped by hook: {reason}");
         self.stopped(StopReason { code: STOP_EXECUTION.to_owned(), message })
+    }
+
+    /// Commands and files of a prompt; `Err` if it ends here.
+    async fn understand(&self, parts: Vec<Part>) -> Result<Vec<Part>, Ending> {
+        let text = parts.first().and_then(Part::as_text).unwrap_or_default();
+        let facts = if text.trim_start().starts_with('/') {
+            SessionFacts::of(self.shared.model.llm.model(), self.shared.log.snapshot().iter().map(Arc::as_ref))
+        } else {
+            SessionFacts::default()
+        };
+        let cancel = self.cancel.clone();
+        let understanding = self.shared.prompts.understand(parts, &facts, &cancel);
+        let Some(Understood { meaning, notes }) = cancel.run_until_cancelled(understanding).await else {
+            return Err(Ending::new(StreamEndReason::Aborted));
+        };
+        for note in notes {
+            let data = json!({"severity": "warning", "message": note});
+            self.emitter.emit(AgentEventBody::Custom { kind: "notice".to_owned(), data: Some(data) });
+        }
+        match meaning {
+            Meaning::Prompt(parts) => Ok(parts),
+            Meaning::Answer(text) => {
+                let content = vec![ContentPart::text(text)];
+                self.emitter.emit(AgentEventBody::Message { role: MessageRole::Agent, content });
+                Err(Ending::new(StreamEndReason::Completed))
+            }
+            Meaning::Refused(message) => {
+                let meta = Map::from_iter([("code".to_owned(), Value::from("COMMAND_REFUSED"))]);
+                let status = ErrorStatus::InvalidArgument;
+                self.emitter.emit_with(AgentEventBody::Error { status, message, fatal: true }, meta);
+                Err(Ending::new(StreamEndReason::Failed).with("code", "COMMAND_REFUSED"))
+            }
+        }
     }
 
     fn blocked(&self, reason: String) -> Ending {

@@ -1,9 +1,11 @@
 //! Our agent, wired: options out of arguments and settings, for one prompt or for a client.
 
+use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoke_agent::{AgentFactory, AgentOptions, ContextFileOptions, ModelPorts, SessionModel};
+use convoke_agent::{AgentFactory, AgentOptions, ContextFileOptions, ModelPorts, PromptOptions, SessionModel};
 use convoke_models::routing::RoutingOptions;
 use convoke_models::{LlmOptions, connect_llm};
 use convoke_protocol::{AgentInfo, ApprovalMode, ExitCode, SessionError, SessionFactory, SessionId};
@@ -12,10 +14,11 @@ use convoke_tools::policy::parse_allowed_tool;
 use convoke_tools::{Mode, PolicyOptions};
 use tracing::level_filters::LevelFilter;
 
-use crate::args::{AgentArgs, OutputFormat, RunArgs};
+use crate::args::{AgentArgs, InputFormat, OnAsk, OutputFormat, RunArgs};
 use crate::credentials;
 use crate::failure::Exit;
-use crate::headless::{self, RunOptions};
+use crate::headless::{self, Prompt, RunOptions};
+use crate::home::folders_in;
 use crate::settings::Settings;
 use crate::startup::Startup;
 use crate::telemetry::{RunConfig, Telemetry};
@@ -28,6 +31,10 @@ pub(crate) enum Use {
     Interactive,
     /// Nobody.
     Headless,
+    /// Nobody, and a question ends the run: calls come as far as the question.
+    Failing,
+    /// A program that reads questions and writes answers.
+    Asking,
 }
 
 /// How long a child may take to end by itself before it is killed.
@@ -72,7 +79,7 @@ pub(crate) fn run_config(args: &AgentArgs, startup: &Startup) -> RunConfig {
 /// The factory of our sessions.
 pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<Arc<dyn SessionFactory>, Exit> {
     let choice = match (credentials::choose(args, startup), whom) {
-        (Err(none), Use::Headless) => return Err(Exit::because(none.exit, none)),
+        (Err(none), Use::Headless | Use::Failing | Use::Asking) => return Err(Exit::because(none.exit, none)),
         (choice, _) => choice,
     };
     // A client that can be told is told when it asks for a session, not by a process that is gone.
@@ -98,7 +105,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let options = AgentOptions {
-        interactive: whom == Use::Interactive,
+        interactive: matches!(whom, Use::Interactive | Use::Asking),
         policy: policy(args, startup, whom)?,
         include_directories: args.include_directories.clone(),
         home: startup.home.as_ref().map(|home| home.parent().to_owned()),
@@ -109,6 +116,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
             global_folders: startup.home.iter().flat_map(|home| home.folders()).collect(),
         },
         tools: tool_options::tool_options(settings),
+        prompts: prompts(startup, whom),
         exclude_tools: settings.texts("tools.exclude").unwrap_or_default(),
         secret_variables: {
             let mut names = credentials::secret_variables(settings);
@@ -126,6 +134,15 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         ..AgentOptions::new(info, Arc::new(connect), spawner())
     };
     Ok(Arc::new(AgentFactory::new(options)))
+}
+
+/// What prompts may be short for. A client that attaches files does it itself.
+fn prompts(startup: &Startup, whom: Use) -> PromptOptions {
+    PromptOptions {
+        command_folders: startup.home.iter().flat_map(|home| home.folders()).map(|f| f.join("commands")).collect(),
+        workspace_command_folders: folders_in(Path::new("")).map(|folder| folder.join("commands")).to_vec(),
+        includes: whom != Use::Interactive,
+    }
 }
 
 /// How `auto` chooses.
@@ -159,7 +176,7 @@ fn policy(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<PolicyOption
             ApprovalMode::AutoEdit => Mode::AutoEdit,
             ApprovalMode::Yolo => Mode::Yolo,
         },
-        interactive: whom == Use::Interactive,
+        interactive: whom != Use::Headless,
         trusted: !startup.needs_trust(),
         yolo_enabled: settings.flag("security.disableYoloMode") != Some(true),
         always_allow_enabled: settings.flag("security.disableAlwaysAllow") != Some(true),
@@ -197,15 +214,32 @@ fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
     }
     startup.warn();
     let runtime = runtime()?;
-    let argument = args.prompt.or_else(|| (!args.query.is_empty()).then(|| args.query.join(" ")));
-    let prompt =
-        runtime.block_on(headless::read_prompt(argument)).map_err(|error| Exit::because(ExitCode::Input, error))?;
+    let argument = args.prompt.clone().or_else(|| (!args.query.is_empty()).then(|| args.query.join(" ")));
+    check_asking(&args, format)?;
+    let prompt = match args.input_format {
+        InputFormat::StreamJson => argument.filter(|text| !text.trim().is_empty()).map(Prompt::plain),
+        InputFormat::Text => {
+            let read = runtime.block_on(headless::read_prompt(argument));
+            Some(read.map_err(|error| Exit::because(ExitCode::Input, error))?)
+        }
+    };
     let session_id = args.session_id.map(check_session_id).transpose()?;
-    let factory = factory(&args.agent, startup, Use::Headless)?;
+    let factory = factory(
+        &args.agent,
+        startup,
+        match args.on_ask {
+            OnAsk::Deny => Use::Headless,
+            OnAsk::Fail => Use::Failing,
+            OnAsk::Wait => Use::Asking,
+        },
+    )?;
     let options = RunOptions {
         prompt,
         cwd: startup.workspace.clone(),
         session_id,
+        input: args.input_format,
+        on_ask: args.on_ask,
+        patience: Duration::from_secs(args.on_ask_timeout),
         format,
         raw_output: args.raw_output,
         warnings: startup.warnings.clone(),
@@ -215,6 +249,27 @@ fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
     // A read of stdin that nobody waits for any more must not hold the exit up.
     runtime.shutdown_background();
     Ok(code.into())
+}
+
+/// Refuses what nobody could answer.
+fn check_asking(args: &RunArgs, format: OutputFormat) -> Result<(), Exit> {
+    let refuse = |why: &str| Err(Exit::because(ExitCode::Input, why));
+    let both_ways = args.input_format == InputFormat::StreamJson && format == OutputFormat::StreamJson;
+    match (args.on_ask, args.input_format) {
+        _ if args.prompt_interactive.is_some() && !std::io::stdin().is_terminal() => {
+            refuse("use --prompt-interactive: it can't be used when stdin is piped")
+        }
+        _ if args.prompt_interactive.is_some() => {
+            refuse("use --prompt-interactive: there is no terminal interface yet")
+        }
+        (OnAsk::Wait, _) if !both_ways => refuse(
+            "use --on-ask wait: questions and answers need --input-format stream-json and --output-format stream-json",
+        ),
+        (_, InputFormat::StreamJson) if format != OutputFormat::StreamJson => {
+            refuse("use --input-format stream-json: it needs --output-format stream-json")
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_session_id(text: String) -> Result<SessionId, Exit> {

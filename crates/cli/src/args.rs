@@ -102,9 +102,32 @@ pub(crate) struct RunArgs {
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     pub(crate) output_format: Option<OutputFormat>,
 
+    /// How the prompt comes: text on stdin, or one JSON object a line, which may go on while the agent works
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) input_format: InputFormat,
+
+    /// What to do where a call would need somebody's approval
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "deny")]
+    pub(crate) on_ask: OnAsk,
+
+    /// How long a question waits with --on-ask wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) on_ask_timeout: u64,
+
+    /// What to begin with in a terminal (there is none yet)
+    #[arg(short = 'i', long, value_name = "TEXT", conflicts_with = "prompt")]
+    pub(crate) prompt_interactive: Option<String>,
+
+    /// Output for screen readers; output without a terminal always is
+    #[arg(long)]
+    pub(crate) screen_reader: bool,
+
     /// Keep escape sequences in text output
     #[arg(long)]
     pub(crate) raw_output: bool,
+
+    #[arg(long, hide = true)]
+    pub(crate) accept_raw_output_risk: bool,
 
     /// Use this session id
     #[arg(long, value_name = "UUID")]
@@ -217,6 +240,24 @@ impl OutputFormat {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::from_str(text, false).ok()
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InputFormat {
+    /// The prompt as it is
+    Text,
+    /// Messages, and answers to questions
+    StreamJson,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnAsk {
+    /// Refuse the call and go on
+    Deny,
+    /// End the run with exit code 46
+    Fail,
+    /// Write a question, and wait for its answer on stdin; needs stream-json both ways
+    Wait,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,5 +1,7 @@
-//! One prompt without a terminal: what comes in, what goes out, how it ends.
+//! A run without a terminal: what comes in, what goes out, how it ends.
 
+mod ask;
+mod channel;
 mod input;
 mod json;
 mod notice;
@@ -8,30 +10,40 @@ mod stats;
 mod stream_json;
 mod text;
 
+use std::collections::VecDeque;
+use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use async_trait::async_trait;
 use convoke_protocol::{
-    AgentEvent, AgentSend, AgentSession, ExitCode, HostedSession, NewSession, PermissionOutcome, PermissionPort,
-    PermissionRequest, SendMessage, SessionFactory, SessionId,
+    AgentEvent, AgentSend, AgentSession, ContentPart, ExitCode, HostedSession, NewSession, PermissionPort, SendMessage,
+    SessionFactory, SessionId,
 };
 use futures::StreamExt;
 
-use crate::args::OutputFormat;
+use crate::args::{InputFormat, OnAsk, OutputFormat};
 use crate::signals::Interrupts;
 use crate::telemetry::RunConfig;
+use ask::{Asker, Nobody, Refuser};
+use channel::{Line, Lines};
 use outcome::Watcher;
 
-pub(crate) use input::read_prompt;
+pub(crate) use input::{Prompt, read_prompt};
 pub(crate) use outcome::{Failure, Outcome};
 
 /// One run.
 pub(crate) struct RunOptions {
-    pub(crate) prompt: String,
+    /// The first prompt; `None` where it comes as a line.
+    pub(crate) prompt: Option<Prompt>,
     pub(crate) cwd: PathBuf,
     pub(crate) session_id: Option<SessionId>,
+    pub(crate) input: InputFormat,
     pub(crate) format: OutputFormat,
     pub(crate) raw_output: bool,
+    pub(crate) on_ask: OnAsk,
+    /// How long a question waits for an answer.
+    pub(crate) patience: Duration,
     pub(crate) warnings: Vec<String>,
     /// Told as telemetry once the session is there.
     pub(crate) config: RunConfig,
@@ -39,34 +51,32 @@ pub(crate) struct RunOptions {
 
 /// Prints a run as it goes. `Err` only when nobody reads any more.
 trait Report {
-    fn begin(&mut self, session: &HostedSession, prompt: &str) -> std::io::Result<()>;
-    fn event(&mut self, event: &AgentEvent) -> std::io::Result<()>;
-    fn end(&mut self, session_id: &SessionId, outcome: &Outcome) -> std::io::Result<()>;
+    fn begin(&mut self, session: &HostedSession) -> io::Result<()>;
+    fn prompt(&mut self, prompt: &str) -> io::Result<()>;
+    fn event(&mut self, event: &AgentEvent) -> io::Result<()>;
+    /// Something that a person should know, and that ends nothing.
+    fn warn(&mut self, message: &str) -> io::Result<()>;
+    fn end(&mut self, session_id: &SessionId, outcome: &Outcome) -> io::Result<()>;
 }
 
-/// Nobody can be asked: policy denies before it would come to that, and this is the answer if it ever does.
-struct Nobody;
+/// Prompts that wait for the running one. Who sends more has stopped reading answers.
+const PROMPTS_WAITING_MAX: usize = 64;
 
-#[async_trait]
-impl PermissionPort for Nobody {
-    async fn request(&self, _: PermissionRequest) -> PermissionOutcome {
-        PermissionOutcome::Cancelled
-    }
-}
-
-/// Runs one prompt to its end and reports it.
+/// Runs to the end and reports it.
 pub(crate) async fn run(factory: &dyn SessionFactory, options: RunOptions) -> ExitCode {
     let mut report: Box<dyn Report> = match options.format {
         OutputFormat::Text => Box::new(text::Text::new(options.raw_output)),
         OutputFormat::Json => Box::new(json::Json::new(options.warnings)),
         OutputFormat::StreamJson => Box::new(stream_json::StreamJson::new()),
     };
-    let new = NewSession {
-        cwd: options.cwd,
-        session_id: options.session_id,
-        permission: std::sync::Arc::new(Nobody),
-        approval_mode: None,
+    let asker = (options.on_ask == OnAsk::Wait).then(|| Arc::new(Asker::new(options.patience)));
+    let refuser = (options.on_ask == OnAsk::Fail).then(|| Arc::new(Refuser::default()));
+    let permission: Arc<dyn PermissionPort> = match (&asker, &refuser) {
+        (Some(asker), _) => asker.clone(),
+        (None, Some(refuser)) => refuser.clone(),
+        (None, None) => Arc::new(Nobody),
     };
+    let new = NewSession { cwd: options.cwd, session_id: options.session_id, permission, approval_mode: None };
     let session = match factory.new_session(new).await {
         Ok(session) => session,
         Err(error) => {
@@ -77,37 +87,163 @@ pub(crate) async fn run(factory: &dyn SessionFactory, options: RunOptions) -> Ex
         }
     };
     options.config.tell(Some(&session.id.0), Some(&session.control.model()));
-    let outcome = prompt(&session, options.prompt, report.as_mut()).await;
+    let mut run = Run {
+        session: &session,
+        report: report.as_mut(),
+        lines: (options.input == InputFormat::StreamJson).then(Lines::of_stdin),
+        waiting: options.prompt.into_iter().collect(),
+        asker,
+        refuser,
+        interrupts: Interrupts::listen(),
+    };
+    let code = run.all().await;
     session.control.close().await;
-    match outcome {
-        Ok(outcome) => match report.end(&session.id, &outcome) {
-            Ok(()) => outcome.exit,
-            Err(_) => ExitCode::Failure,
-        },
-        Err(_) => ExitCode::Failure,
+    code.unwrap_or(ExitCode::Failure)
+}
+
+/// A session with what goes in and out of it.
+struct Run<'a> {
+    session: &'a HostedSession,
+    report: &'a mut dyn Report,
+    /// Lines on stdin, until they end.
+    lines: Option<Lines>,
+    waiting: VecDeque<Prompt>,
+    asker: Option<Arc<Asker>>,
+    /// There, if a refused call ends the run.
+    refuser: Option<Arc<Refuser>>,
+    interrupts: Interrupts,
+}
+
+enum Wake {
+    Event(Option<Arc<AgentEvent>>),
+    Line(Option<Line>),
+    Refused(String),
+    Interrupt,
+}
+
+impl Run<'_> {
+    /// Every prompt that comes. The last one's end is the process's.
+    async fn all(&mut self) -> io::Result<ExitCode> {
+        self.report.begin(self.session)?;
+        let mut last = None;
+        while let Some(prompt) = self.next_prompt().await? {
+            let outcome = self.one(prompt).await?;
+            self.report.end(&self.session.id, &outcome)?;
+            last = Some(outcome.exit);
+            if outcome.exit == ExitCode::Cancelled || (self.refuser.is_some() && outcome.exit == ExitCode::Denied) {
+                break;
+            }
+        }
+        if last.is_none() {
+            let outcome = Outcome::refused(Failure::new("input", "no prompt came on stdin", ExitCode::Input));
+            self.report.end(&self.session.id, &outcome)?;
+            last = Some(outcome.exit);
+        }
+        Ok(last.unwrap_or(ExitCode::Input))
+    }
+
+    /// The next prompt; `None` when none will come.
+    async fn next_prompt(&mut self) -> io::Result<Option<Prompt>> {
+        loop {
+            if let Some(prompt) = self.waiting.pop_front() {
+                return Ok(Some(prompt));
+            }
+            let Some(lines) = &mut self.lines else { return Ok(None) };
+            let line = tokio::select! {
+                line = lines.next() => line,
+                () = self.interrupts.next() => return Ok(None),
+            };
+            self.line(line, false).await?;
+        }
+    }
+
+    /// A line of stdin, or its end.
+    async fn line(&mut self, line: Option<Line>, running: bool) -> io::Result<()> {
+        match line {
+            None => {
+                self.lines = None;
+                if let Some(asker) = &self.asker {
+                    asker.close();
+                }
+                Ok(())
+            }
+            Some(Line::Message(text)) if self.waiting.len() < PROMPTS_WAITING_MAX => {
+                self.waiting.push_back(Prompt::plain(text));
+                Ok(())
+            }
+            Some(Line::Message(_)) => self.report.warn("a message was dropped: too many wait already"),
+            Some(Line::Answer { request_id, option_id }) => {
+                let answered = match &self.asker {
+                    Some(asker) => asker.answer(&request_id, option_id),
+                    None => Err("nothing is asked without --on-ask wait".to_owned()),
+                };
+                answered.or_else(|odd| self.report.warn(&odd))
+            }
+            Some(Line::Interrupt) if running => {
+                self.session.agent.abort().await;
+                Ok(())
+            }
+            Some(Line::Interrupt) => Ok(()),
+            Some(Line::Odd(what)) => self.report.warn(&what),
+        }
+    }
+
+    /// One prompt, to its end.
+    async fn one(&mut self, prompt: Prompt) -> io::Result<Outcome> {
+        self.report.prompt(&prompt.shown())?;
+        let view = AgentSession::new(self.session.agent.clone());
+        let mut watcher = Watcher::new(self.session.control.model());
+        let content = prompt.into_parts().into_iter().map(ContentPart::text).collect();
+        let message = SendMessage { content, ..SendMessage::default() };
+        let events = match view.send_stream(AgentSend::Message(message)).await {
+            Ok(events) => events,
+            Err(error) => return Ok(Outcome::refused(Failure::internal(error.to_string()))),
+        };
+        futures::pin_mut!(events);
+        loop {
+            let wake = tokio::select! {
+                event = events.next() => Wake::Event(event),
+                line = next_line(&mut self.lines) => Wake::Line(line),
+                what = next_refusal(self.refuser.as_deref()) => Wake::Refused(what),
+                () = self.interrupts.next() => Wake::Interrupt,
+            };
+            match wake {
+                Wake::Event(None) => break,
+                Wake::Event(Some(event)) => {
+                    watcher.event(&event);
+                    self.report.event(&event)?;
+                    if self.refuser.is_some() && watcher.first_denial() {
+                        self.session.agent.abort().await;
+                    }
+                }
+                Wake::Line(line) => self.line(line, true).await?,
+                Wake::Refused(what) => {
+                    watcher.refused(what);
+                    self.session.agent.abort().await;
+                }
+                // The stream goes on to its end, which the abort brings about.
+                Wake::Interrupt => {
+                    watcher.interrupted();
+                    self.session.agent.abort().await;
+                }
+            }
+        }
+        Ok(watcher.finish(self.refuser.is_some()))
     }
 }
 
-async fn prompt(session: &HostedSession, prompt: String, report: &mut dyn Report) -> std::io::Result<Outcome> {
-    let mut interrupts = Interrupts::listen();
-    report.begin(session, &prompt)?;
-    let view = AgentSession::new(session.agent.clone());
-    let mut watcher = Watcher::new(session.control.model());
-    let events = match view.send_stream(AgentSend::Message(SendMessage::text(prompt))).await {
-        Ok(events) => events,
-        Err(error) => return Ok(Outcome::refused(Failure::internal(error.to_string()))),
-    };
-    futures::pin_mut!(events);
-    loop {
-        tokio::select! {
-            event = events.next() => {
-                let Some(event) = event else { break };
-                watcher.event(&event);
-                report.event(&event)?;
-            }
-            // The stream goes on to its end, which the abort brings about.
-            () = interrupts.next() => session.agent.abort().await,
-        }
+/// Never, where a question ends nothing.
+async fn next_refusal(refuser: Option<&Refuser>) -> String {
+    match refuser {
+        Some(refuser) => refuser.asked().await,
+        None => std::future::pending().await,
     }
-    Ok(watcher.finish())
+}
+
+/// Never, once there are no lines any more.
+async fn next_line(lines: &mut Option<Lines>) -> Option<Line> {
+    match lines {
+        Some(lines) => lines.next().await,
+        None => std::future::pending().await,
+    }
 }

@@ -4,6 +4,12 @@
 
 #[path = "headless/hooks.rs"]
 mod hooks;
+#[path = "headless/prompts.rs"]
+mod prompts;
+#[path = "headless/rig.rs"]
+mod rig;
+#[path = "headless/stream.rs"]
+mod stream;
 #[path = "headless/telemetry.rs"]
 mod telemetry;
 

@@ -66,8 +66,24 @@ pub trait SessionControl: Send + Sync {
     /// The model that the next turn starts with.
     fn model(&self) -> String;
 
+    /// What may be typed behind a `/`, for clients that offer it.
+    fn commands(&self) -> Vec<CommandInfo> {
+        Vec::new()
+    }
+
     /// Ends the session: aborts what runs, ends its background processes, closes its log.
     async fn close(&self);
+}
+
+/// A command that a prompt may begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandInfo {
+    /// Its name, without the `/`.
+    pub name: String,
+    /// What it does, in one line.
+    pub description: String,
+    /// What may follow it, for people; `None` if nothing.
+    pub hint: Option<String>,
 }
 
 /// Why a session could not be made.

@@ -19,7 +19,9 @@ mod session;
 pub use agent::{AgentProtocol, AgentSend, SendError, SendMessage, SendReceipt, SessionUpdate};
 pub use approval::ApprovalMode;
 pub use content::{ContentPart, DisplayContent, ToolDisplay, ToolKind, ToolLocation};
-pub use control::{AgentInfo, HostedSession, NewSession, SessionControl, SessionError, SessionFactory, SetModeError};
+pub use control::{
+    AgentInfo, CommandInfo, HostedSession, NewSession, SessionControl, SessionError, SessionFactory, SetModeError,
+};
 pub use event::{AgentEvent, AgentEventBody, ErrorStatus, MessageRole, Meta, StreamEndReason};
 pub use exit::ExitCode;
 pub use ids::{ClientId, EventId, PromptId, RequestId, SessionId, StreamId, ToolCallId};

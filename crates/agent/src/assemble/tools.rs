@@ -23,13 +23,13 @@ use crate::web::LlmWeb;
 pub(super) fn registry(
     options: &AgentOptions,
     policy: &SessionPolicy,
-    workspace: Workspace,
+    workspace: &Arc<Workspace>,
     background: &Arc<BackgroundProcesses>,
     ports: ToolPorts,
 ) -> Result<Arc<ToolRegistry>, SessionError> {
     let registry = ToolRegistry::new(policy.clone());
     let builtin =
-        BuiltinOptions { workspace: Arc::new(workspace), shell: shell(options), background: background.clone() };
+        BuiltinOptions { workspace: workspace.clone(), shell: shell(options), background: background.clone() };
     for tool in builtin::tools(builtin).into_iter().chain(with_ports(options, ports)) {
         let excluded = options.exclude_tools.iter().any(|name| canonical_tool_name(name) == tool.name());
         if excluded || !options.tools.wants(tool.name()) {

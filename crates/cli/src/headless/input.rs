@@ -1,5 +1,6 @@
 //! The prompt: stdin, then the argument.
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -29,18 +30,50 @@ pub(crate) enum InputError {
     NotText,
 }
 
-/// Joins what is on stdin (unless that is a terminal) and `argument`, in this order.
-pub(crate) async fn read_prompt(argument: Option<String>) -> Result<String, InputError> {
-    let piped = if std::io::stdin().is_terminal() { String::new() } else { read(tokio::io::stdin()).await? };
-    join(&piped, argument.as_deref().unwrap_or_default())
+/// What the agent is to read: what a pipe brought, and what was asked about it.
+///
+/// The two stay apart, since `@path` and commands are meant in the one and are data in the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prompt {
+    piped: Option<String>,
+    text: String,
 }
 
-fn join(piped: &str, argument: &str) -> Result<String, InputError> {
+impl Prompt {
+    /// Words alone.
+    pub(crate) fn plain(text: String) -> Self {
+        Self { piped: None, text }
+    }
+
+    /// As one text, for people.
+    pub(crate) fn shown(&self) -> Cow<'_, str> {
+        match &self.piped {
+            None => Cow::Borrowed(&self.text),
+            Some(piped) => Cow::Owned(format!("{piped}{}", self.text)),
+        }
+    }
+
+    /// For the agent; the words come last.
+    pub(crate) fn into_parts(self) -> Vec<String> {
+        self.piped.into_iter().chain([self.text]).collect()
+    }
+}
+
+/// What is on stdin (unless that is a terminal) and `argument`, in this order.
+pub(crate) async fn read_prompt(argument: Option<String>) -> Result<Prompt, InputError> {
+    let piped = if std::io::stdin().is_terminal() { String::new() } else { read(tokio::io::stdin()).await? };
+    join(piped, argument.unwrap_or_default())
+}
+
+fn join(mut piped: String, argument: String) -> Result<Prompt, InputError> {
     match (piped.trim().is_empty(), argument.trim().is_empty()) {
         (true, true) => Err(InputError::Empty),
-        (true, false) => Ok(argument.to_owned()),
-        (false, true) => Ok(piped.to_owned()),
-        (false, false) => Ok(format!("{piped}\n\n{argument}")),
+        (true, false) => Ok(Prompt::plain(argument)),
+        (false, true) => Ok(Prompt::plain(piped)),
+        (false, false) => {
+            piped.push_str("\n\n");
+            Ok(Prompt { piped: Some(piped), text: argument })
+        }
     }
 }
 
@@ -72,9 +105,12 @@ mod tests {
 
     #[test]
     fn stdin_goes_before_the_argument() {
-        assert_eq!(join("a\n", "b").unwrap(), "a\n\n\nb");
-        assert_eq!(join(" ", "b").unwrap(), "b");
-        assert_eq!(join("a", "").unwrap(), "a");
+        let join = |piped: &str, argument: &str| join(piped.to_owned(), argument.to_owned());
+        let both = join("a\n", "b").unwrap();
+        assert_eq!(both.shown(), "a\n\n\nb");
+        assert_eq!(both.into_parts(), ["a\n\n\n", "b"]);
+        assert_eq!(join(" ", "b").unwrap(), Prompt::plain("b".to_owned()));
+        assert_eq!(join("a", "").unwrap(), Prompt::plain("a".to_owned()));
         assert!(matches!(join("\n", " "), Err(InputError::Empty)));
     }
 

@@ -23,15 +23,24 @@ impl Json {
 }
 
 impl Report for Json {
-    fn begin(&mut self, _: &HostedSession, _: &str) -> io::Result<()> {
+    fn begin(&mut self, _: &HostedSession) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn prompt(&mut self, _: &str) -> io::Result<()> {
         Ok(())
     }
 
     fn event(&mut self, event: &AgentEvent) -> io::Result<()> {
-        if let Some(notice) = Notice::of_hook(event)
-            && self.warnings.len() < WARNINGS_MAX
-        {
-            self.warnings.push(notice.text.to_owned());
+        if let Some(notice) = Notice::of_hook(event) {
+            self.warn(notice.text)?;
+        }
+        super::outcome::warning(event).map_or(Ok(()), |message| self.warn(message))
+    }
+
+    fn warn(&mut self, message: &str) -> io::Result<()> {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(message.to_owned());
         }
         Ok(())
     }

@@ -57,6 +57,7 @@ impl Failure {
             "quota" | "rate_limit" | "capacity" => ExitCode::Quota,
             "LOOP_DETECTED" => ExitCode::Loop,
             "no_space_left" => ExitCode::Tool,
+            "COMMAND_REFUSED" => ExitCode::Input,
             _ => ExitCode::Failure,
         };
         let status = meta("status").and_then(Value::as_u64);
@@ -74,6 +75,24 @@ impl Outcome {
     }
 }
 
+/// What a person should know of an event that ends nothing.
+pub(super) fn warning(event: &AgentEvent) -> Option<&str> {
+    match &event.body {
+        AgentEventBody::Custom { kind, data: Some(data) } if kind == "notice" => data.get("message")?.as_str(),
+        _ => None,
+    }
+}
+
+/// A call that was refused by policy, a hook or a person, as a sentence.
+fn denial(event: &AgentEvent) -> Option<String> {
+    let AgentEventBody::ToolResponse { name, content, data, is_error: true, .. } = &event.body else { return None };
+    let field = |key: &str| data.as_ref().and_then(|data| data.get(key)).and_then(Value::as_str);
+    let told: String = content.iter().flatten().filter_map(ContentPart::as_text).collect();
+    // A tool that policy withholds was never judged: to the model it is not there.
+    let withheld = field("errorType") == Some("tool_not_registered") && told.contains("not found: policy");
+    (withheld || field("decision") == Some("reject")).then(|| format!("a call of {name} was refused: {told}"))
+}
+
 /// Collects an outcome out of a stream's events.
 pub(super) struct Watcher {
     response: String,
@@ -82,15 +101,32 @@ pub(super) struct Watcher {
     end: Option<(StreamEndReason, Value)>,
     /// Whether the next text begins a new turn of the model.
     turn_over: bool,
+    /// The first call that was refused.
+    denied: Option<String>,
+    newly_denied: bool,
+    interrupted: bool,
 }
 
 impl Watcher {
     pub(super) fn new(model: String) -> Self {
-        Self { response: String::new(), error: None, stats: Stats::new(model), end: None, turn_over: false }
+        Self {
+            response: String::new(),
+            error: None,
+            stats: Stats::new(model),
+            end: None,
+            turn_over: false,
+            denied: None,
+            newly_denied: false,
+            interrupted: false,
+        }
     }
 
     pub(super) fn event(&mut self, event: &AgentEvent) {
         self.stats.event(event);
+        if self.denied.is_none() {
+            self.denied = denial(event);
+            self.newly_denied = self.denied.is_some();
+        }
         match &event.body {
             AgentEventBody::Message { role: MessageRole::Agent, content } => {
                 for text in content.iter().filter_map(ContentPart::as_text) {
@@ -112,8 +148,28 @@ impl Watcher {
         }
     }
 
-    pub(super) fn finish(self) -> Outcome {
-        let Self { response, error, stats, end, .. } = self;
+    /// Whether the last event was the first refusal.
+    pub(super) fn first_denial(&mut self) -> bool {
+        std::mem::take(&mut self.newly_denied)
+    }
+
+    /// A question ended it.
+    pub(super) fn refused(&mut self, what: String) {
+        self.denied.get_or_insert(what);
+    }
+
+    /// The user ended it.
+    pub(super) fn interrupted(&mut self) {
+        self.interrupted = true;
+    }
+
+    /// `fails` says that a refused call ended the run.
+    pub(super) fn finish(self, fails: bool) -> Outcome {
+        let Self { response, error, stats, end, denied, interrupted, .. } = self;
+        if let Some(denied) = denied.filter(|_| fails && !interrupted) {
+            let failure = Failure::new("denied", denied, ExitCode::Denied);
+            return Outcome { exit: ExitCode::Denied, response, error: Some(failure), note: None, stats };
+        }
         let (reason, data) = end.unwrap_or((StreamEndReason::Failed, Value::Null));
         let mut note = None;
         let error = match reason {

@@ -36,6 +36,39 @@ struct ToolStats {
     count: u64,
     fail: u64,
     duration_ms: u64,
+    decisions: Decisions,
+}
+
+/// Who decided, by the names of the wire.
+#[derive(Clone, Copy, Debug, Default)]
+struct Decisions {
+    accept: u64,
+    reject: u64,
+    modify: u64,
+    auto_accept: u64,
+}
+
+impl Decisions {
+    fn add(&mut self, decision: &str) {
+        match decision {
+            "accept" => self.accept += 1,
+            "reject" => self.reject += 1,
+            "modify" => self.modify += 1,
+            "auto_accept" => self.auto_accept += 1,
+            _ => {}
+        }
+    }
+
+    fn object(all: impl Iterator<Item = Self>) -> Value {
+        let mut sum = Self::default();
+        for one in all {
+            sum.accept += one.accept;
+            sum.reject += one.reject;
+            sum.modify += one.modify;
+            sum.auto_accept += one.auto_accept;
+        }
+        json!({"accept": sum.accept, "reject": sum.reject, "modify": sum.modify, "auto_accept": sum.auto_accept})
+    }
 }
 
 /// The entry under `name`, made if there is none; a run knows a handful of models and tools.
@@ -95,13 +128,16 @@ impl Stats {
                 stats.errors += 1;
             }
             AgentEventBody::ToolRequest { request_id, .. } => self.open.push((request_id.clone(), Instant::now())),
-            AgentEventBody::ToolResponse { request_id, name, display, is_error, .. } => {
+            AgentEventBody::ToolResponse { request_id, name, display, is_error, data, .. } => {
                 self.asked = Instant::now();
                 let begun = self.open.iter().position(|(id, _)| id == request_id).map(|i| self.open.swap_remove(i).1);
                 let stats = entry(&mut self.tools, name);
                 stats.count += 1;
                 stats.fail += u64::from(*is_error);
                 stats.duration_ms += begun.map_or(0, ms_since);
+                if let Some(decision) = data.as_ref().and_then(|data| data.get("decision")).and_then(Value::as_str) {
+                    stats.decisions.add(decision);
+                }
                 if let Some(DisplayContent::Diff { before_text, after_text, .. }) =
                     display.as_ref().and_then(|display| display.result.as_ref()).filter(|_| !is_error)
                 {
@@ -156,6 +192,7 @@ impl Stats {
             .map(|(name, t)| {
                 let counts = json!({
                     "count": t.count, "success": t.count - t.fail, "fail": t.fail, "durationMs": t.duration_ms,
+                    "decisions": Decisions::object(std::iter::once(t.decisions)),
                 });
                 (name.clone(), counts)
             })
@@ -168,6 +205,7 @@ impl Stats {
                 "totalSuccess": sum(|t| t.count - t.fail),
                 "totalFail": sum(|t| t.fail),
                 "totalDurationMs": sum(|t| t.duration_ms),
+                "totalDecisions": Decisions::object(self.tools.iter().map(|(_, t)| t.decisions)),
                 "byName": by_name,
             },
             "files": {"totalLinesAdded": self.lines_added, "totalLinesRemoved": self.lines_removed},

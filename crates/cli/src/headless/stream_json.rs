@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use convoke_protocol::{
-    AgentEvent, AgentEventBody, ContentPart, DisplayContent, HostedSession, MessageRole, SessionId, ToolCallId,
+    AgentEvent, AgentEventBody, ContentPart, DisplayContent, ExitCode, HostedSession, MessageRole, SessionId,
+    ToolCallId,
 };
 use convoke_stdx::{Clock, iso8601};
 use serde_json::{Map, Value, json};
@@ -13,26 +14,32 @@ use super::{Outcome, Report};
 
 /// Writes events to stdout. Results of a batch of calls come together, in the order of the calls, once all are there.
 pub(super) struct StreamJson {
-    clock: Clock,
     batch: Vec<(ToolCallId, Option<Map<String, Value>>)>,
+}
+
+/// Writes one line: `type` and `timestamp` first, then `fields`.
+pub(super) fn line(kind: &str, fields: Value) -> io::Result<()> {
+    let mut object = Map::new();
+    object.insert("type".to_owned(), kind.into());
+    object.insert("timestamp".to_owned(), iso8601(Clock::start().now().wall_ms).into());
+    if let Value::Object(fields) = fields {
+        object.extend(fields);
+    }
+    // One write, so that a question and an event never mix.
+    let mut text = Value::Object(object).to_string();
+    text.push('\n');
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 impl StreamJson {
     pub(super) fn new() -> Self {
-        Self { clock: Clock::start(), batch: Vec::new() }
+        Self { batch: Vec::new() }
     }
 
-    /// `type` and `timestamp` first, then `fields`.
     fn line(&self, kind: &str, fields: Value) -> io::Result<()> {
-        let mut object = Map::new();
-        object.insert("type".to_owned(), kind.into());
-        object.insert("timestamp".to_owned(), iso8601(self.clock.now().wall_ms).into());
-        if let Value::Object(fields) = fields {
-            object.extend(fields);
-        }
-        let mut out = io::stdout().lock();
-        writeln!(out, "{}", Value::Object(object))?;
-        out.flush()
+        line(kind, fields)
     }
 
     fn answered(&mut self, id: &ToolCallId, fields: Value) -> io::Result<()> {
@@ -51,8 +58,15 @@ impl StreamJson {
 }
 
 impl Report for StreamJson {
-    fn begin(&mut self, session: &HostedSession, prompt: &str) -> io::Result<()> {
-        self.line("init", json!({"session_id": session.id, "model": session.control.model()}))?;
+    fn begin(&mut self, session: &HostedSession) -> io::Result<()> {
+        self.line("init", json!({"session_id": session.id, "model": session.control.model()}))
+    }
+
+    fn warn(&mut self, message: &str) -> io::Result<()> {
+        self.line("error", json!({"severity": "warning", "message": message}))
+    }
+
+    fn prompt(&mut self, prompt: &str) -> io::Result<()> {
         self.line("message", json!({"role": "user", "content": prompt}))
     }
 
@@ -69,6 +83,9 @@ impl Report for StreamJson {
             }
             AgentEventBody::Custom { .. } if let Some(notice) = Notice::of_hook(event) => {
                 self.line("error", json!({"severity": "warning", "message": notice.text}))
+            }
+            AgentEventBody::Custom { kind, .. } if kind == "notice" => {
+                super::outcome::warning(event).map_or(Ok(()), |message| self.warn(message))
             }
             AgentEventBody::ToolRequest { request_id, name, args, .. } => {
                 self.batch.push((request_id.clone(), None));
@@ -104,7 +121,10 @@ impl Report for StreamJson {
         let status = if outcome.error.is_some() { "error" } else { "success" };
         result.insert("status".to_owned(), status.into());
         if let Some(error) = &outcome.error {
-            self.line("error", json!({"severity": "error", "message": error.message}))?;
+            // The limits of a run are told as they are met; what a model answers is in the result alone.
+            if matches!(error.exit, ExitCode::Turns | ExitCode::Denied | ExitCode::Budget) {
+                self.line("error", json!({"severity": "error", "message": error.message}))?;
+            }
             result.insert("error".to_owned(), json!({"type": error.kind, "message": error.message}));
         }
         result.insert("stats".to_owned(), outcome.stats.stream_stats());

@@ -36,8 +36,16 @@ impl Text {
 }
 
 impl Report for Text {
-    fn begin(&mut self, _: &HostedSession, _: &str) -> io::Result<()> {
+    fn begin(&mut self, _: &HostedSession) -> io::Result<()> {
         Ok(())
+    }
+
+    fn prompt(&mut self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn warn(&mut self, message: &str) -> io::Result<()> {
+        writeln!(io::stderr(), "convoke: warning: {message}")
     }
 
     fn event(&mut self, event: &AgentEvent) -> io::Result<()> {
@@ -51,6 +59,9 @@ impl Report for Text {
             }
             AgentEventBody::Custom { .. } if let Some(notice) = Notice::of_hook(event) => {
                 writeln!(io::stderr(), "{notice}")
+            }
+            AgentEventBody::Custom { kind, .. } if kind == "notice" => {
+                super::outcome::warning(event).map_or(Ok(()), |message| self.warn(message))
             }
             AgentEventBody::Error { message, .. } if event.meta.get("code") == Some(&"MODEL_FALLBACK".into()) => {
                 writeln!(io::stderr(), "convoke: {message}")

@@ -78,10 +78,14 @@ fn normalised(value: &Value, environment: &TestEnvironment, session: &str) -> Va
 }
 
 fn golden(name: &str, actual: &Value) {
+    golden_text(name, &format!("{actual:#}\n"));
+}
+
+/// Compares with a file beside the tests.
+pub(super) fn golden_text(name: &str, actual: &str) {
     let path = format!("{}/tests/headless/golden/{name}", env!("CARGO_MANIFEST_DIR"));
-    let actual = format!("{actual:#}\n");
     if std::env::var_os("CONVOKE_BLESS").is_some() {
-        std::fs::write(&path, &actual).unwrap();
+        std::fs::write(&path, actual).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(actual, expected, "{name}: run with CONVOKE_BLESS=1 if this is meant");

@@ -57,6 +57,7 @@ const TABLE: &[Library] = &[
     library("html2text", &["tools"]),
     library("encoding_rs", &["tools"]),
     library("regex", &["tools", "agent"]),
+    library("toml", &["tools", "agent"]),
     // The operating system, and time.
     library("rustix", &["stdx", "tools", "acp", "cli"]),
     library("signal-hook", &["stdx"]),

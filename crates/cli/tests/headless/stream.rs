@@ -1,0 +1,168 @@
+//! `--on-ask`, and a conversation over stdin and stdout.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use convoke_testkit::{TestEnvironment, run};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use super::{call, convoke, lines, script};
+
+/// A run whose stdin stays open.
+struct Talk {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Talk {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, input, output }
+    }
+
+    fn send(&mut self, line: &Value) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Reads up to the next line of this type.
+    fn until(&mut self, kind: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "a {kind} must come");
+            let value: Value = serde_json::from_str(&line).unwrap();
+            if value["type"] == kind {
+                return value;
+            }
+        }
+    }
+
+    fn end(mut self) -> Option<i32> {
+        drop(self.input.take());
+        self.child.wait().unwrap().code()
+    }
+}
+
+fn message(text: &str) -> Value {
+    json!({"type": "message", "role": "user", "content": text})
+}
+
+const STREAM: [&str; 4] = ["--input-format", "stream-json", "-o", "stream-json"];
+
+fn writing(environment: &TestEnvironment) -> String {
+    let write = call("write_file", json!({"file_path": "made.txt", "content": "x\n"}));
+    script(environment, &[json!([write]), json!([{"text": "done"}])])
+}
+
+#[test]
+fn a_question_is_a_line_and_so_is_its_answer() {
+    for (answer, made, decision) in [("proceed_once", true, "accept"), ("cancel", false, "reject")] {
+        let environment = TestEnvironment::new();
+        let file = writing(&environment);
+        let args = [&STREAM[..], &["--on-ask", "wait", "--fake-responses", &file]].concat();
+        let mut talk = Talk::start(convoke(&environment, &args));
+        talk.send(&message("write it"));
+        let question = talk.until("permission_request");
+        assert_eq!((&question["tool_name"], &question["timeout_ms"]), (&json!("write_file"), &json!(300_000)));
+        assert_eq!(question["content"][0]["new_text"], "x\n");
+        let offered = question["options"].as_array().unwrap();
+        assert!(offered.iter().any(|option| option["option_id"] == answer), "{question}");
+        talk.send(&json!({"type": "permission_response", "request_id": question["request_id"], "option_id": answer}));
+        let resolved = talk.until("permission_resolved");
+        assert_eq!((&resolved["outcome"], &resolved["option_id"]), (&json!("selected"), &json!(answer)));
+        assert_eq!(talk.until("result")["status"], "success", "{decision}");
+        assert_eq!(talk.end(), Some(0));
+        assert_eq!(environment.read("workspace/made.txt").is_some(), made);
+    }
+}
+
+#[test]
+fn a_question_never_waits_for_ever() {
+    let environment = TestEnvironment::new();
+    let file = writing(&environment);
+    let args =
+        [&STREAM[..], &["--on-ask", "wait", "--on-ask-timeout", "1", "--fake-responses", &file, "write"]].concat();
+    let mut talk = Talk::start(convoke(&environment, &args));
+    assert_eq!(talk.until("permission_resolved")["reason"], "timeout");
+    assert_eq!(talk.until("result")["status"], "success", "the model was told, and went on");
+    assert_eq!(talk.end(), Some(0));
+
+    let mut talk = Talk::start(convoke(&environment, &args));
+    talk.until("permission_request");
+    drop(talk.input.take());
+    assert_eq!(talk.until("permission_resolved")["outcome"], "cancelled");
+    assert_eq!(talk.end(), Some(0));
+    assert_eq!(environment.read("workspace/made.txt"), None);
+}
+
+#[test]
+fn a_refused_call_ends_the_run_if_that_is_wanted() {
+    let environment = TestEnvironment::new();
+    let file = writing(&environment);
+    let args = ["--fake-responses", &file, "-p", "write", "--on-ask", "fail"];
+    let ran = run(&mut convoke(&environment, &args), "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(46), ""));
+    assert!(ran.stderr.contains("a call of write_file was refused"), "{}", ran.stderr);
+    assert_eq!(environment.read("workspace/made.txt"), None);
+    let ran = run(convoke(&environment, &args).args(["-o", "stream-json"]), "");
+    let last = lines(&ran).pop().unwrap();
+    assert_eq!((ran.code, &last["error"]["type"]), (Some(46), &json!("denied")));
+    let ran = run(convoke(&environment, &args).args(["-o", "json"]), "");
+    let error: Value = serde_json::from_str(&ran.stderr).unwrap();
+    assert_eq!((ran.code, &error["error"]["code"]), (Some(46), &json!(46)));
+    let ran = run(convoke(&environment, &args).arg("-y"), "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "done\n"), "what is allowed is not asked about");
+}
+
+#[test]
+fn what_nobody_could_answer_is_refused() {
+    let environment = TestEnvironment::new();
+    let file = script(&environment, &[json!([{"text": "ok"}])]);
+    for more in [
+        &["--on-ask", "wait"][..],
+        &["--on-ask", "wait", "-o", "stream-json"],
+        &["--input-format", "stream-json"],
+        &["--input-format", "stream-json", "-o", "json"],
+        &["-i", "x"],
+    ] {
+        let args = [&["--fake-responses", &file][..], if more[0] == "-i" { &[] } else { &["-p", "hi"] }, more].concat();
+        let ran = run(&mut convoke(&environment, &args), "");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(42), ""), "{more:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn prompts_follow_each_other_until_stdin_ends() {
+    let environment = TestEnvironment::new();
+    let file = script(&environment, &[json!([{"text": "first"}]), json!([{"text": "second"}])]);
+    let args = [&STREAM[..], &["--fake-responses", &file]].concat();
+    let mut talk = Talk::start(convoke(&environment, &args));
+    let session = talk.until("init")["session_id"].clone();
+    assert!(session.is_string());
+    for (prompt, answer) in [("one", "first"), ("two", "second")] {
+        talk.send(&json!({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": prompt}]}}));
+        assert_eq!(talk.until("message")["content"], prompt);
+        assert_eq!(talk.until("message")["content"], answer);
+        assert_eq!(talk.until("result")["status"], "success");
+    }
+    talk.send(&json!({"type": "what"}));
+    assert!(talk.until("error")["message"].as_str().unwrap().contains("\"what\""));
+    assert_eq!(talk.end(), Some(0));
+    let nothing = run(&mut convoke(&environment, &args), "");
+    assert_eq!(nothing.code, Some(42), "{}", nothing.stdout);
+}
+
+#[test]
+fn an_interrupt_ends_the_running_prompt() {
+    let environment = TestEnvironment::new();
+    let wait = call("run_shell_command", json!({"command": "echo begun; sleep 1000"}));
+    let file = script(&environment, &[json!([wait]), json!([{"text": "never"}])]);
+    let args = [&STREAM[..], &["-y", "--fake-responses", &file, "go"]].concat();
+    let mut talk = Talk::start(convoke(&environment, &args));
+    talk.until("tool_use");
+    talk.send(&json!({"type": "interrupt"}));
+    assert_eq!(talk.until("result")["error"]["type"], "cancelled");
+    assert_eq!(talk.end(), Some(130));
+}
