@@ -9,12 +9,16 @@
 //! update is written: a client that stops reading stops the sessions' forwarding, while the log they read from goes on
 //! in its own bounds. Nothing is decided here: prompts, modes and tools belong to whoever made the session.
 
+mod abilities;
 mod content;
 mod desk;
+mod methods;
 mod outbox;
 mod permission;
+mod quota;
 mod serve;
 mod session;
+mod settings;
 mod translate;
 
 pub use serve::{ServeError, serve, serve_stdio};

@@ -4,7 +4,7 @@
 //! `data.code` is a stable word for programs where the number alone does not tell.
 
 use agent_client_protocol as sdk;
-use convoke_protocol::{ErrorStatus, Meta, SendError, SessionError, SetModeError};
+use convoke_protocol::{AuthError, ErrorStatus, Meta, SendError, SessionError, SetConfigError, SetModeError};
 use serde_json::{Map, Value, json};
 
 /// An error that the other end answered. Source: JSON-RPC 2.0 §5.1.
@@ -102,6 +102,27 @@ impl From<SetModeError> for RpcError {
             SetModeError::Untrusted(_) => "untrusted_folder",
         };
         Self::new(INVALID_PARAMS, error.to_string()).word(word)
+    }
+}
+
+impl From<SetConfigError> for RpcError {
+    fn from(error: SetConfigError) -> Self {
+        let word = match error {
+            SetConfigError::UnknownOption(_) => "unknown_option",
+            SetConfigError::UnknownValue { .. } => "unknown_value",
+            SetConfigError::Mode(error) => return error.into(),
+        };
+        Self::new(INVALID_PARAMS, error.to_string()).word(word)
+    }
+}
+
+impl From<AuthError> for RpcError {
+    fn from(error: AuthError) -> Self {
+        let message = error.to_string();
+        match error {
+            AuthError::UnknownMethod(_) => Self::new(INVALID_PARAMS, message).word("unknown_auth_method"),
+            AuthError::Missing(_) => Self::new(AUTH_REQUIRED, message).word("auth_required"),
+        }
     }
 }
 

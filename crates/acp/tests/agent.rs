@@ -283,6 +283,21 @@ async fn modes_are_switched_and_reported() {
 }
 
 #[tokio::test]
+async fn options_are_set_and_told() {
+    let joined = join().await;
+    let session = joined.session().await;
+    let set = async |id: &str, value: Value| {
+        let params = json!({"sessionId": session, "configId": id, "value": value});
+        soon(joined.agent.request("session/set_config_option", params)).await
+    };
+    let set_to = set("thought_level", json!("high")).await.unwrap();
+    assert_eq!(set_to["configOptions"][0]["currentValue"], "high");
+    assert_eq!(set_to["configOptions"][0]["type"], "select");
+    let error = refused(set("colour", json!("red")).await);
+    assert_eq!((error.code, error.data), (-32602, Some(json!({"code": "unknown_option"}))));
+}
+
+#[tokio::test]
 async fn sessions_are_made_as_asked_for() {
     let joined = join().await;
     let chosen = SessionId::from("0198c0de-0000-4000-8000-000000000001");
@@ -311,7 +326,7 @@ async fn what_is_not_offered_is_refused_clearly() {
     assert_eq!(refused(soon(joined.agent.request("_vendor/thing", json!({}))).await).code, -32601);
     let error = refused(soon(joined.agent.request("authenticate", json!({"methodId": "oauth-personal"}))).await);
     assert_eq!(error.code, -32602);
-    assert!(error.message.starts_with("there is no authentication method \"oauth-personal\""), "{}", error.message);
+    assert_eq!(error.message, "authenticate by \"oauth-personal\": there is no such method");
     let odd = refused(soon(joined.agent.request("session/prompt", json!({"prompt": 5}))).await);
     assert_eq!(odd.code, -32602);
 }

@@ -26,7 +26,7 @@ pub use flow::FlowError;
 pub use llm_agent::LlmAgent;
 pub use model::{
     FinishReason, FunctionDeclaration, GenerateConfig, Llm, LlmRequest, LlmResponse, ModelError, ModelErrorKind,
-    OfferedTools, UsageMetadata,
+    OfferedTools, ThinkingLevel, UsageMetadata,
 };
 pub use plugin::{Plugin, PluginError, PluginManager};
 pub use processor::{Instruction, InstructionProvider, RequestProcessor};

@@ -107,9 +107,48 @@ pub struct GenerateConfig {
     /// Whether thoughts are asked for, where the model has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_thoughts: Option<bool>,
+    /// How much to think before answering, where the model can be told; absent means the model's own measure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<ThinkingLevel>,
     /// Vendor parameters, merged over the rest by the provider that understands them.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
+}
+
+/// How much a model thinks before it answers. Each provider says it in its own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThinkingLevel {
+    /// Not at all, or as little as the model can.
+    Off,
+    /// A little.
+    Low,
+    /// In between.
+    Medium,
+    /// As much as is of use.
+    High,
+}
+
+impl ThinkingLevel {
+    /// Every level, least first.
+    pub const ALL: [Self; 4] = [Self::Off, Self::Low, Self::Medium, Self::High];
+
+    /// `off`, `low`, `medium`, `high`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// The level of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
 }
 
 /// A tool as the model sees it.

@@ -3,15 +3,15 @@
 mod flow;
 mod tools;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use convoke_adk::{InMemorySessionService, LlmAgent, RunConfig, Runner, SessionKey, SessionService};
 use convoke_models::FallbackPort;
 use convoke_protocol::{
-    AgentInfo, ApprovalMode, EventLog, HostedSession, NewSession, PermissionPort, SessionError, SessionFactory,
-    SessionId,
+    AgentInfo, ApprovalMode, Authenticator, EventLog, HostedSession, NewSession, PermissionPort, SessionError,
+    SessionFactory, SessionId,
 };
 use convoke_stdx::Clock;
 use convoke_tools::{BackgroundLimits, BackgroundProcesses, PolicyOptions, SessionPolicy, Workspace, WorkspaceOptions};
@@ -59,7 +59,7 @@ impl AgentFactory {
         Self { options, sessions: Arc::default(), clock: Clock::start() }
     }
 
-    fn workspace(&self, cwd: &Path) -> Result<Workspace, SessionError> {
+    fn workspace(&self, cwd: &Path, more: &[PathBuf]) -> Result<Workspace, SessionError> {
         let options = &self.options;
         let unusable = |reason: String| SessionError::Workspace { path: cwd.to_owned(), reason };
         if !cwd.is_absolute() {
@@ -70,7 +70,7 @@ impl AgentFactory {
         }
         Workspace::new(WorkspaceOptions {
             cwd: cwd.to_owned(),
-            more_roots: options.include_directories.clone(),
+            more_roots: options.include_directories.iter().chain(more).cloned().collect(),
             read_roots: options.output_folder.iter().filter(|folder| made(folder)).cloned().collect(),
             home: options.home.clone(),
             filtering: options.tools.filtering,
@@ -99,9 +99,9 @@ impl AgentFactory {
     }
 
     fn assemble(&self, new: NewSession) -> Result<HostedSession, SessionError> {
-        let NewSession { cwd, session_id, permission, approval_mode } = new;
+        let NewSession { cwd, additional_directories, session_id, permission, approval_mode } = new;
         let options = &self.options;
-        let workspace = Arc::new(self.workspace(&cwd)?);
+        let workspace = Arc::new(self.workspace(&cwd, &additional_directories)?);
         let policy = self.policy(approval_mode)?;
         let id = session_id.unwrap_or_else(|| SessionId(Uuid::new_v4().to_string()));
         let stream = CurrentStream::default();
@@ -184,6 +184,10 @@ impl AgentFactory {
 impl SessionFactory for AgentFactory {
     fn info(&self) -> AgentInfo {
         self.options.info.clone()
+    }
+
+    fn authenticator(&self) -> Option<&dyn Authenticator> {
+        self.options.authenticator.as_deref()
     }
 
     async fn new_session(&self, new: NewSession) -> Result<HostedSession, SessionError> {

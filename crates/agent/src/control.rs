@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use convoke_adk::{InMemorySessionService, SessionKey, SessionService};
-use convoke_protocol::{ApprovalMode, CommandInfo, SessionControl, SetModeError};
+use convoke_protocol::{ApprovalMode, CommandInfo, ConfigOption, SessionControl, SetConfigError, SetModeError};
 use convoke_tools::{BackgroundProcesses, ModeRefused, SessionPolicy};
 
 use crate::AdkAgentProtocol;
+use crate::config;
 use crate::hooks::SessionHooks;
 use crate::models::SessionModel;
 use crate::modes;
@@ -65,6 +66,20 @@ impl SessionControl for Control {
 
     fn commands(&self) -> Vec<CommandInfo> {
         self.prompts.commands()
+    }
+
+    fn context_window(&self) -> Option<u64> {
+        let llm = self.model.steered.as_ref()?;
+        let catalog = &llm.options().catalog;
+        Some(catalog.token_limit(&catalog.resolve(&self.model.llm.model())))
+    }
+
+    fn config_options(&self) -> Vec<ConfigOption> {
+        config::options(self, &self.model)
+    }
+
+    fn set_config_option(&self, id: &str, value: &str) -> Result<(), SetConfigError> {
+        config::set(self, &self.model, id, value)
     }
 
     async fn close(&self) {

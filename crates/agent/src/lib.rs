@@ -6,6 +6,7 @@
 //! read elsewhere: everything arrives as options.
 
 mod assemble;
+mod config;
 mod context_files;
 mod control;
 mod emitter;

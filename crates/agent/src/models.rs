@@ -20,6 +20,7 @@ use convoke_stdx::iso8601;
 use convoke_tools::Mode;
 use serde_json::{Map, Value, json};
 
+use crate::config::Thinking;
 use crate::emitter::Emitter;
 use crate::tool_events::CurrentStream;
 
@@ -43,19 +44,28 @@ pub struct SessionModel {
     pub(crate) llm: Arc<dyn Llm>,
     /// Where the model may change.
     pub(crate) steered: Option<GeneratorLlm>,
+    /// Names that a person may choose from.
+    pub(crate) offered: Arc<[String]>,
+    pub(crate) thinking: Thinking,
 }
 
 impl SessionModel {
     /// One that never changes.
     #[must_use]
     pub fn fixed(llm: Arc<dyn Llm>) -> Self {
-        Self { llm, steered: None }
+        Self { llm, steered: None, offered: Arc::default(), thinking: Thinking::default() }
     }
 
     /// One that is routed and that others may stand in for.
     #[must_use]
     pub fn steered(llm: GeneratorLlm) -> Self {
-        Self { llm: Arc::new(llm.clone()), steered: Some(llm) }
+        Self { steered: Some(llm.clone()), ..Self::fixed(Arc::new(llm)) }
+    }
+
+    /// The same, with names of models that a person may choose from.
+    #[must_use]
+    pub fn offering(self, names: Arc<[String]>) -> Self {
+        Self { offered: names, ..self }
     }
 
     /// What is asked of a model changes with plan mode and with working unasked: the next call is routed anew.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoke_protocol::AgentInfo;
+use convoke_protocol::{AgentInfo, Authenticator};
 use convoke_stdx::guard::Spawner;
 use convoke_tools::{PolicyOptions, SandboxOptions};
 
@@ -48,6 +48,8 @@ pub struct AgentOptions {
     pub max_turns: Option<u32>,
     /// What prompts may be short for.
     pub prompts: PromptOptions,
+    /// Where a credential can be given; `None` where nobody can.
+    pub authenticator: Option<Arc<dyn Authenticator>>,
     /// The embedder's own code around a prompt; asked before the user's commands.
     pub hooks: Arc<dyn LifecycleHooks>,
     /// The user's commands.
@@ -75,6 +77,7 @@ impl AgentOptions {
             shell_inactivity: None,
             max_turns: None,
             prompts: PromptOptions::default(),
+            authenticator: None,
             hooks: Arc::new(NoLifecycleHooks),
             user_hooks: HookOptions::default(),
         }

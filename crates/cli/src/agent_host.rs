@@ -96,7 +96,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
             options.retry.max_attempts = attempts.clamp(1, options.retry.max_attempts);
         }
         let llm = connect_llm(&choice.registry, options).map_err(|error| SessionError::Failed(error.to_string()))?;
-        Ok(SessionModel::steered(llm))
+        Ok(SessionModel::steered(llm).offering(choice.offered.clone()))
     };
     let turns = settings.integer("model.maxSessionTurns").and_then(|turns| u32::try_from(turns).ok());
     let info = AgentInfo {

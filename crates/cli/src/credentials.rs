@@ -62,10 +62,12 @@ pub(crate) struct ModelChoice {
     pub(crate) model: String,
     /// What decided, for people.
     pub(crate) why: String,
+    /// Names that may be chosen later: automatic ones and aliases where they hold, and those that the settings list.
+    pub(crate) offered: Arc<[String]>,
 }
 
 impl ModelChoice {
-    fn new(registry: Registry, pick: Pick, settings: &Settings) -> Result<Self, NoModel> {
+    fn new(registry: Registry, pick: Pick, listed: Vec<String>, settings: &Settings) -> Result<Self, NoModel> {
         let catalog = Catalog::new(&registry);
         let catalog = match settings.get("modelConfigs") {
             Some(configs) => {
@@ -73,7 +75,10 @@ impl ModelChoice {
             }
             None => catalog,
         };
-        Ok(Self { registry, catalog: Arc::new(catalog), model: pick.model, why: pick.why })
+        let aliases = ["auto", "pro", "flash", "flash-lite"].map(str::to_owned);
+        let aliases = aliases.into_iter().filter(|_| registry.has_gemini_names());
+        let offered = aliases.chain(listed).collect();
+        Ok(Self { registry, catalog: Arc::new(catalog), model: pick.model, why: pick.why, offered })
     }
 }
 
@@ -93,7 +98,7 @@ pub(crate) fn choose(args: &AgentArgs, startup: &Startup) -> Result<ModelChoice,
         let provider = Provider::Fake { script: Arc::new(script), mode: FakeMode::NonStrict };
         let why = "the demo's script answers".to_owned();
         let pick = Pick { provider: "demo".to_owned(), model: "demo-story".to_owned(), why };
-        return ModelChoice::new(Registry::new("demo", provider), pick, settings);
+        return ModelChoice::new(Registry::new("demo", provider), pick, Vec::new(), settings);
     }
     let providers = providers(startup)?;
     let pick = Picker { args, startup, providers: &providers }.pick()?;
@@ -109,7 +114,12 @@ pub(crate) fn choose(args: &AgentArgs, startup: &Startup) -> Result<ModelChoice,
         (None, Some(path)) => registry.answered_by(fake(path, FakeMode::Strict)?),
         (None, None) => registry,
     };
-    ModelChoice::new(registry, pick, settings)
+    let listed = providers.usable().flat_map(|(name, one, _)| {
+        let is_default = name == pick.provider;
+        one.models.iter().map(move |id| if is_default { id.clone() } else { format!("{name}/{id}") })
+    });
+    let listed = listed.collect();
+    ModelChoice::new(registry, pick, listed, settings)
 }
 
 fn fake(path: &Path, mode: FakeMode) -> Result<Provider, NoModel> {

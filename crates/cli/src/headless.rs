@@ -76,7 +76,7 @@ pub(crate) async fn run(factory: &dyn SessionFactory, options: RunOptions) -> Ex
         (None, Some(refuser)) => refuser.clone(),
         (None, None) => Arc::new(Nobody),
     };
-    let new = NewSession { cwd: options.cwd, session_id: options.session_id, permission, approval_mode: None };
+    let new = NewSession { session_id: options.session_id, ..NewSession::new(options.cwd, permission) };
     let session = match factory.new_session(new).await {
         Ok(session) => session,
         Err(error) => {

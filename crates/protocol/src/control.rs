@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{AgentProtocol, ApprovalMode, PermissionPort, SessionId};
+use crate::{AgentProtocol, ApprovalMode, Authenticator, ConfigOption, PermissionPort, SessionId, SetConfigError};
 
 /// Makes sessions. Implemented by the runtime, consumed by `acp` and the front ends, wired in `cli`.
 #[async_trait]
@@ -15,6 +15,11 @@ pub trait SessionFactory: Send + Sync {
 
     /// A new session.
     async fn new_session(&self, new: NewSession) -> Result<HostedSession, SessionError>;
+
+    /// Where a credential can be given; `None` if the agent has all it needs.
+    fn authenticator(&self) -> Option<&dyn Authenticator> {
+        None
+    }
 }
 
 /// Who serves the sessions.
@@ -32,12 +37,22 @@ pub struct AgentInfo {
 pub struct NewSession {
     /// Working folder, absolute.
     pub cwd: PathBuf,
+    /// Further folders to work in, absolute.
+    pub additional_directories: Vec<PathBuf>,
     /// A chosen id; the factory makes one up otherwise.
     pub session_id: Option<SessionId>,
     /// Where its questions go.
     pub permission: Arc<dyn PermissionPort>,
     /// Its first approval mode; the factory's default otherwise.
     pub approval_mode: Option<ApprovalMode>,
+}
+
+impl NewSession {
+    /// A session in `cwd` whose questions go to `permission`; everything else as the factory has it.
+    #[must_use]
+    pub fn new(cwd: PathBuf, permission: Arc<dyn PermissionPort>) -> Self {
+        Self { cwd, additional_directories: Vec::new(), session_id: None, permission, approval_mode: None }
+    }
 }
 
 /// A session and its controls.
@@ -70,6 +85,15 @@ pub trait SessionControl: Send + Sync {
     fn commands(&self) -> Vec<CommandInfo> {
         Vec::new()
     }
+
+    /// How many tokens fit into a request to [`Self::model`], where that is known.
+    fn context_window(&self) -> Option<u64>;
+
+    /// What else may be set while the session lives, in the order of importance. The approval mode is among it.
+    fn config_options(&self) -> Vec<ConfigOption>;
+
+    /// Sets one of [`Self::config_options`] to a value on offer; holds from the next model call on.
+    fn set_config_option(&self, id: &str, value: &str) -> Result<(), SetConfigError>;
 
     /// Ends the session: aborts what runs, ends its background processes, closes its log.
     async fn close(&self);

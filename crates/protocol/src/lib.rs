@@ -6,6 +6,8 @@
 
 mod agent;
 mod approval;
+mod auth;
+mod config_option;
 mod content;
 mod control;
 pub mod daemon;
@@ -18,6 +20,8 @@ mod session;
 
 pub use agent::{AgentProtocol, AgentSend, SendError, SendMessage, SendReceipt, SessionUpdate};
 pub use approval::ApprovalMode;
+pub use auth::{AuthError, AuthMethod, Authenticator};
+pub use config_option::{ConfigCategory, ConfigChoice, ConfigOption, SetConfigError};
 pub use content::{ContentPart, DisplayContent, ToolDisplay, ToolKind, ToolLocation};
 pub use control::{
     AgentInfo, CommandInfo, HostedSession, NewSession, SessionControl, SessionError, SessionFactory, SetModeError,

@@ -4,11 +4,12 @@
 //! business of its own task.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_client_protocol::v1::schema;
-use convoke_protocol::{HostedSession, NewSession, SessionControl, SessionError, SessionFactory, SessionId};
-use serde_json::{Value, json};
+use convoke_protocol::{AuthError, HostedSession, NewSession, SessionError, SessionFactory, SessionId};
+use serde_json::json;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinError, JoinSet};
@@ -16,9 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::rpc_error::{INVALID_PARAMS, INVALID_REQUEST, RpcError};
 
+use super::abilities::Abilities;
 use super::outbox::Outbox;
 use super::permission::{self, Question};
 use super::session::{Command, Responder, Session, answer};
+use super::settings::describe;
 
 /// Sessions of one client. The daemon's own cap is far below.
 const SESSIONS_MAX: usize = 1024;
@@ -29,6 +32,8 @@ const COMMANDS_MAX: usize = 64;
 /// What a client asks for.
 pub(super) enum Incoming {
     New(schema::NewSessionRequest, Responder),
+    Authenticate { method: String, secret: Option<String>, responder: Responder },
+    Logout(Responder),
     To(SessionId, Command),
     Cancel(SessionId),
 }
@@ -43,6 +48,7 @@ struct Handle {
 pub(super) struct Desk {
     factory: Arc<dyn SessionFactory>,
     outbox: Outbox,
+    abilities: Abilities,
     sessions: HashMap<SessionId, Handle>,
     tasks: JoinSet<Done>,
 }
@@ -51,6 +57,8 @@ pub(super) struct Desk {
 enum Done {
     Made(Box<Made>),
     Ended(SessionId),
+    /// A request that belongs to no session was answered.
+    Answered,
 }
 
 struct Made {
@@ -60,8 +68,8 @@ struct Made {
 }
 
 impl Desk {
-    pub(super) fn new(factory: Arc<dyn SessionFactory>, outbox: Outbox) -> Self {
-        Self { factory, outbox, sessions: HashMap::new(), tasks: JoinSet::new() }
+    pub(super) fn new(factory: Arc<dyn SessionFactory>, outbox: Outbox, abilities: Abilities) -> Self {
+        Self { factory, outbox, abilities, sessions: HashMap::new(), tasks: JoinSet::new() }
     }
 
     /// Serves until `stop` or until there is nobody to serve, then closes every session.
@@ -91,7 +99,7 @@ impl Desk {
 
     fn request(&mut self, request: Incoming) {
         match request {
-            Incoming::New(request, responder) => match self.check(&request) {
+            Incoming::New(request, responder) => match self.check(&request.cwd, &request.additional_directories) {
                 Ok(()) => self.make(request, responder),
                 Err(error) => answer(responder, Err(error)),
             },
@@ -104,9 +112,28 @@ impl Desk {
                     },
                     None => (command, RpcError::no_session(id.as_str())),
                 };
-                let (Command::Prompt(_, responder) | Command::SetMode(_, responder) | Command::Close(responder)) =
-                    refused.0;
-                answer(responder, Err(refused.1));
+                answer(refused.0.into_responder(), Err(refused.1));
+            }
+            Incoming::Authenticate { method, secret, responder } => {
+                let factory = Arc::clone(&self.factory);
+                self.tasks.spawn(async move {
+                    let done = match factory.authenticator() {
+                        Some(authenticator) => authenticator.authenticate(&method, secret).await.map_err(Into::into),
+                        None => Err(AuthError::UnknownMethod(method).into()),
+                    };
+                    answer(responder, done.map(|()| json!({})));
+                    Done::Answered
+                });
+            }
+            Incoming::Logout(responder) => {
+                let factory = Arc::clone(&self.factory);
+                self.tasks.spawn(async move {
+                    if let Some(authenticator) = factory.authenticator() {
+                        authenticator.logout().await;
+                    }
+                    answer(responder, Ok(json!({})));
+                    Done::Answered
+                });
             }
             Incoming::Cancel(id) => match self.sessions.get(&id) {
                 Some(session) => session.cancel.notify_one(),
@@ -115,10 +142,14 @@ impl Desk {
         }
     }
 
-    fn check(&self, request: &schema::NewSessionRequest) -> Result<(), RpcError> {
-        if !request.cwd.is_absolute() {
-            let message = format!("cwd must be an absolute path, not \"{}\"", request.cwd.display());
-            return Err(RpcError::new(INVALID_PARAMS, message));
+    fn check(&self, cwd: &Path, more: &[PathBuf]) -> Result<(), RpcError> {
+        let fields = std::iter::once(("cwd", cwd));
+        let fields = fields.chain(more.iter().map(|folder| ("additionalDirectories", folder.as_path())));
+        for (field, folder) in fields {
+            if !folder.is_absolute() {
+                let message = format!("{field} must be an absolute path, not \"{}\"", folder.display());
+                return Err(RpcError::new(INVALID_PARAMS, message));
+            }
         }
         // Each session has its task, and so has each that is being made.
         if self.tasks.len() >= SESSIONS_MAX {
@@ -135,9 +166,8 @@ impl Desk {
         let (permission, questions) = permission::port();
         let new = NewSession {
             session_id: chosen.filter(|id| !id.is_empty()).map(SessionId::from),
-            cwd: request.cwd,
-            permission,
-            approval_mode: None,
+            additional_directories: request.additional_directories,
+            ..NewSession::new(request.cwd, permission)
         };
         let factory = Arc::clone(&self.factory);
         self.tasks.spawn(async move {
@@ -153,6 +183,7 @@ impl Desk {
                 Err(error) => answer(made.responder, Err(error.into())),
             },
             Ok(Done::Ended(id)) => _ = self.sessions.remove(&id),
+            Ok(Done::Answered) => {}
             // Its responders went with it, and so every request of it was answered with an error.
             Err(error) => {
                 tracing::error!(%error, "a session's task failed");
@@ -165,10 +196,16 @@ impl Desk {
         let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
         let cancel = Arc::new(Notify::new());
         let id = hosted.id.clone();
-        let introduction = describe(&id, &*hosted.control);
+        let introduction = describe(Some(&id), &*hosted.control);
         let events = hosted.agent.log().subscribe();
-        let session =
-            Session { hosted, outbox: self.outbox.clone(), commands: inbox, cancel: Arc::clone(&cancel), questions };
+        let session = Session {
+            hosted,
+            outbox: self.outbox.clone(),
+            abilities: self.abilities.clone(),
+            commands: inbox,
+            cancel: Arc::clone(&cancel),
+            questions,
+        };
         self.sessions.insert(id.clone(), Handle { commands, cancel });
         // Answered first: no client knows what to do with updates of a session that it has not heard of.
         answer(responder, Ok(introduction));
@@ -177,15 +214,4 @@ impl Desk {
             Done::Ended(id)
         });
     }
-}
-
-/// The answer to `session/new`.
-fn describe(id: &SessionId, control: &dyn SessionControl) -> Value {
-    let modes: Vec<_> =
-        control.approval_modes().into_iter().map(|mode| json!({"id": mode.acp(), "name": mode.title()})).collect();
-    json!({
-        "sessionId": id,
-        "modes": {"availableModes": modes, "currentModeId": control.approval_mode().acp()},
-        "_meta": {crate::MODEL_META: control.model()},
-    })
 }

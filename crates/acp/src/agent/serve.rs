@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_client_protocol as sdk;
-use convoke_protocol::{SessionFactory, SessionId};
+use convoke_protocol::SessionFactory;
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender};
-use sdk::v1::schema;
 use sdk::{RawJsonRpcMessage, TransportFrame};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -16,13 +15,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::lines::{Line, Lines};
-use crate::rpc_error::{INTERNAL, INVALID_PARAMS, INVALID_REQUEST, RpcError};
+use crate::rpc_error::{INTERNAL, RpcError};
 use crate::wire::{self, Open};
 
-use super::content;
-use super::desk::{Desk, Incoming};
+use super::abilities::Abilities;
+use super::desk::Desk;
+use super::methods;
 use super::outbox::{Client, Credits, Outbox, UPDATE};
-use super::session::Command;
 
 /// Requests and notifications on their way to their session. A client that sends more at once is told to wait.
 const INCOMING_MAX: usize = 1024;
@@ -74,10 +73,11 @@ pub async fn serve(
     pipes.spawn(read(input, ours.tx, Arc::clone(&open), stop.clone()));
     pipes.spawn(write(ours.rx, output, open, credits.clone(), stop.clone()));
     let (incoming, requests) = mpsc::channel(INCOMING_MAX);
-    let served = connection(Arc::clone(&factory), incoming)
+    let abilities = Abilities::default();
+    let served = methods::connection(Arc::clone(&factory), abilities.clone(), incoming)
         .connect_with(theirs, async move |client: Client| {
             let outbox = Outbox::new(client, credits);
-            Desk::new(factory, outbox).run(requests, stop).await;
+            Desk::new(factory, outbox, abilities).run(requests, stop).await;
             Ok(())
         })
         .await;
@@ -161,91 +161,4 @@ async fn write(
     let _ = wire::write_frames(frames, output, written).await;
     credits.close();
     Ok(())
-}
-
-/// The SDK's side: every request is typed and passed on; nothing is awaited in its handlers.
-fn connection(
-    factory: Arc<dyn SessionFactory>,
-    incoming: mpsc::Sender<Incoming>,
-) -> sdk::v1::Builder<sdk::Agent, impl sdk::HandleDispatchFrom<sdk::Client>> {
-    let [new, prompt, mode, close, cancel] = [(); 5].map(|()| incoming.clone());
-    sdk::Agent
-        .v1()
-        .name("convoke")
-        .on_receive_request(
-            async move |_: schema::InitializeRequest, responder: sdk::v1::Responder<_>, _: Client| {
-                responder.respond(introduction(&*factory))
-            },
-            sdk::on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: schema::AuthenticateRequest, responder: sdk::v1::Responder<_>, _: Client| {
-                let _: &sdk::v1::Responder<schema::AuthenticateResponse> = &responder;
-                let message = format!(
-                    "there is no authentication method \"{}\": this agent reads its credential from its environment \
-                     and settings",
-                    request.method_id.0
-                );
-                responder.respond_with_error(RpcError::new(INVALID_PARAMS, message).into())
-            },
-            sdk::on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: schema::NewSessionRequest, responder: sdk::v1::Responder<_>, _: Client| {
-                let _: &sdk::v1::Responder<schema::NewSessionResponse> = &responder;
-                pass(&new, Incoming::New(request, responder.erase_to_json()))
-            },
-            sdk::on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: schema::PromptRequest, responder: sdk::v1::Responder<_>, _: Client| {
-                let _: &sdk::v1::Responder<schema::PromptResponse> = &responder;
-                let command = Command::Prompt(content::parts(request.prompt), responder.erase_to_json());
-                pass(&prompt, Incoming::To(session_id(&request.session_id), command))
-            },
-            sdk::on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: schema::SetSessionModeRequest, responder: sdk::v1::Responder<_>, _: Client| {
-                let _: &sdk::v1::Responder<schema::SetSessionModeResponse> = &responder;
-                let command = Command::SetMode(request.mode_id.0.to_string(), responder.erase_to_json());
-                pass(&mode, Incoming::To(session_id(&request.session_id), command))
-            },
-            sdk::on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: schema::CloseSessionRequest, responder: sdk::v1::Responder<_>, _: Client| {
-                let _: &sdk::v1::Responder<schema::CloseSessionResponse> = &responder;
-                let command = Command::Close(responder.erase_to_json());
-                pass(&close, Incoming::To(session_id(&request.session_id), command))
-            },
-            sdk::on_receive_request!(),
-        )
-        .on_receive_notification(
-            async move |request: schema::CancelNotification, _: Client| {
-                pass(&cancel, Incoming::Cancel(session_id(&request.session_id)))
-            },
-            sdk::on_receive_notification!(),
-        )
-}
-
-fn session_id(id: &schema::SessionId) -> SessionId {
-    SessionId(id.0.to_string())
-}
-
-/// Passes a request on without waiting. One that finds no room is answered with an error.
-fn pass(incoming: &mpsc::Sender<Incoming>, message: Incoming) -> sdk::Result<()> {
-    let too_many = || RpcError::new(INVALID_REQUEST, "too many requests are waiting");
-    incoming.try_send(message).map_err(|_| too_many().into())
-}
-
-fn introduction(factory: &dyn SessionFactory) -> schema::InitializeResponse {
-    let about = factory.info();
-    let sessions = schema::SessionCapabilities::new().close(schema::SessionCloseCapabilities::new());
-    let prompts = schema::PromptCapabilities::new().embedded_context(true);
-    schema::InitializeResponse::new(sdk::schema::ProtocolVersion::V1)
-        .agent_info(schema::Implementation::new(about.name, about.version).title(about.title))
-        .agent_capabilities(
-            schema::AgentCapabilities::new().prompt_capabilities(prompts).session_capabilities(sessions),
-        )
 }

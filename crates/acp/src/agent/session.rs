@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use agent_client_protocol as sdk;
 use convoke_protocol::{
-    AgentEvent, AgentEventBody, AgentSend, ApprovalMode, ContentPart, HostedSession, PermissionOutcome, SendError,
-    SendMessage, SendReceipt, StreamEndReason, StreamId, Subscription,
+    AgentEvent, AgentEventBody, AgentSend, ApprovalMode, ConfigOption, ContentPart, HostedSession, PermissionOutcome,
+    SendError, SendMessage, SendReceipt, StreamEndReason, StreamId, Subscription,
 };
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -25,14 +25,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::rpc_error::{INVALID_PARAMS, RpcError, TurnError, failed_turn};
 
+use super::abilities::Abilities;
 use super::outbox::Outbox;
 use super::permission::{self, Question};
+use super::quota::Quota;
+use super::settings;
 use super::translate::Translator;
 
 /// How long a session may take to close before it is left to itself.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
 const MODE_UPDATE: &str = "current_mode_update";
+const OPTIONS_UPDATE: &str = "config_option_update";
 
 /// Answers one request with raw JSON.
 pub(super) type Responder = sdk::v1::Responder;
@@ -41,7 +45,20 @@ pub(super) type Responder = sdk::v1::Responder;
 pub(super) enum Command {
     Prompt(Vec<ContentPart>, Responder),
     SetMode(String, Responder),
+    SetOption { id: String, value: String, responder: Responder },
     Close(Responder),
+}
+
+impl Command {
+    /// Who waits for its answer.
+    pub(super) fn into_responder(self) -> Responder {
+        match self {
+            Self::Prompt(_, responder)
+            | Self::SetMode(_, responder)
+            | Self::SetOption { responder, .. }
+            | Self::Close(responder) => responder,
+        }
+    }
 }
 
 /// A running prompt.
@@ -54,6 +71,7 @@ struct Turn {
     withdrawn: sdk::RequestCancellation,
     cancelled: bool,
     last_error: Option<TurnError>,
+    quota: Quota,
     /// An end that came before `send` said which stream it started.
     early_end: Option<(StreamId, StreamEndReason, Option<Value>)>,
 }
@@ -62,6 +80,7 @@ struct Turn {
 pub(super) struct Session {
     pub(super) hosted: HostedSession,
     pub(super) outbox: Outbox,
+    pub(super) abilities: Abilities,
     pub(super) commands: mpsc::Receiver<Command>,
     /// `session/cancel`. A flag rather than a command, so that it always fits.
     pub(super) cancel: Arc<Notify>,
@@ -86,6 +105,8 @@ struct Running {
     /// Updates of the events that were read; never more than one event's.
     updates: VecDeque<Value>,
     mode: ApprovalMode,
+    /// What the client was told last.
+    options: Vec<ConfigOption>,
     /// Open questions and aborts under way.
     work: FuturesUnordered<BoxFuture<'static, ()>>,
     /// Cancels the open questions.
@@ -96,13 +117,14 @@ struct Running {
 impl Session {
     /// Runs until the client closes the session or is gone, then closes it for good.
     pub(super) async fn run(self, events: Subscription) {
-        let Self { hosted, outbox, mut commands, cancel, mut questions } = self;
+        let Self { hosted, outbox, abilities, mut commands, cancel, mut questions } = self;
         let mut events = pin!(events);
         let mut running = Running {
             mode: hosted.control.approval_mode(),
+            options: hosted.control.config_options(),
             hosted,
             outbox,
-            translator: Translator::default(),
+            translator: Translator::new(abilities),
             turn: None,
             updates: VecDeque::new(),
             work: FuturesUnordered::new(),
@@ -173,7 +195,17 @@ impl Running {
             Command::SetMode(id, responder) => {
                 let set = self.set_mode(&id);
                 answer(responder, set.map(|()| json!({})));
-                self.report_mode();
+                self.report_settings();
+            }
+            Command::SetOption { id, value, responder } => {
+                let set = self.hosted.control.set_config_option(&id, &value);
+                if set.is_ok() {
+                    // The answer tells all of them; telling them once more would be noise.
+                    self.options = self.hosted.control.config_options();
+                }
+                let answered = set.map(|()| json!({"configOptions": settings::options(&self.options)}));
+                answer(responder, answered.map_err(Into::into));
+                self.report_settings();
             }
             Command::Close(responder) => self.closing = Some(responder),
         }
@@ -189,6 +221,7 @@ impl Running {
             sending: Some(async move { agent.send(message).await }.boxed()),
             cancelled: false,
             last_error: None,
+            quota: Quota::default(),
             early_end: None,
         });
     }
@@ -237,14 +270,21 @@ impl Running {
         Ok(self.hosted.control.set_approval_mode(mode)?)
     }
 
-    /// Tells the client of a mode that changed, whoever changed it.
-    fn report_mode(&mut self) {
+    /// Tells the client of settings that changed, whoever changed them.
+    fn report_settings(&mut self) {
         let mode = self.hosted.control.approval_mode();
         if mode != self.mode {
             self.mode = mode;
             // Only the last of several changes is news.
             self.updates.retain(|update| update["sessionUpdate"] != MODE_UPDATE);
             self.updates.push_back(json!({"sessionUpdate": MODE_UPDATE, "currentModeId": mode.acp()}));
+        }
+        let options = self.hosted.control.config_options();
+        if options != self.options {
+            let told = settings::options(&options);
+            self.options = options;
+            self.updates.retain(|update| update["sessionUpdate"] != OPTIONS_UPDATE);
+            self.updates.push_back(json!({"sessionUpdate": OPTIONS_UPDATE, "configOptions": told}));
         }
     }
 
@@ -261,9 +301,9 @@ impl Running {
                     turn.last_error = Some(TurnError { status: *status, message, meta });
                 }
             }
-            AgentEventBody::ToolResponse { .. } | AgentEventBody::SessionUpdate { .. } => self.report_mode(),
+            AgentEventBody::ToolResponse { .. } | AgentEventBody::SessionUpdate { .. } => self.report_settings(),
             AgentEventBody::AgentEnd { reason, data } => {
-                self.report_mode();
+                self.report_settings();
                 match self.turn.as_mut() {
                     Some(turn) if turn.stream.as_ref() == Some(&event.stream_id) => {
                         self.finish(*reason, data.clone());
@@ -272,6 +312,17 @@ impl Running {
                         turn.early_end = Some((event.stream_id.clone(), *reason, data.clone()));
                     }
                     Some(_) | None => {}
+                }
+            }
+            AgentEventBody::Usage { model, input_tokens, output_tokens, .. } => {
+                let (input, output) = (input_tokens.unwrap_or(0), output_tokens.unwrap_or(0));
+                if let Some(turn) = self.turn.as_mut() {
+                    turn.quota.add(model, input, output);
+                }
+                // A subagent has a conversation of its own.
+                if let (None, Some(size)) = (&event.thread_id, self.hosted.control.context_window()) {
+                    let used = input.saturating_add(output);
+                    self.updates.push_back(json!({"sessionUpdate": "usage_update", "used": used, "size": size}));
                 }
             }
             _ => {}
@@ -294,7 +345,11 @@ impl Running {
         };
         let mut end = Map::new();
         end.insert("stopReason".to_owned(), json!(stop));
-        end.extend(data.map(|data| ("_meta".to_owned(), json!({crate::END_META: data}))));
+        let quota = self.turn.as_ref().and_then(|turn| turn.quota.told());
+        let quota = quota.map(|quota| ("quota".to_owned(), quota));
+        let data = data.map(|data| (crate::END_META.to_owned(), data));
+        let meta: Map<String, Value> = data.into_iter().chain(quota).collect();
+        end.extend((!meta.is_empty()).then(|| ("_meta".to_owned(), Value::Object(meta))));
         self.end_turn(Ok(Value::Object(end)));
     }
 

@@ -12,6 +12,7 @@ use convoke_protocol::{
 };
 use serde_json::{Map, Value, json};
 
+use super::abilities::Abilities;
 use super::content;
 
 /// Translates the events of one session.
@@ -19,6 +20,9 @@ use super::content;
 pub(super) struct Translator {
     /// Calls without a response. As bounded as the calls that run at once.
     tools: HashMap<ToolCallId, Call>,
+    /// The kind and the id of the message that its pieces are coming in for.
+    message: Option<(&'static str, String)>,
+    abilities: Abilities,
 }
 
 /// What the client was last told of a call, so that it is not told the same again.
@@ -30,14 +34,20 @@ struct Call {
 }
 
 impl Translator {
+    /// For a client with these abilities.
+    pub(super) fn new(abilities: Abilities) -> Self {
+        Self { abilities, ..Self::default() }
+    }
+
     /// The updates that `event` becomes, often none, in order.
     pub(super) fn updates(&mut self, event: &AgentEvent) -> Vec<Value> {
         let thread = event.thread_id.as_deref();
         match &event.body {
             AgentEventBody::Message { role: MessageRole::Agent, content } if thread.is_none() => {
-                content.iter().filter_map(|part| message(part, &event.meta)).collect()
+                content.iter().filter_map(|part| self.message(part, event)).collect()
             }
             AgentEventBody::ToolRequest { request_id, name, args, display, kind, locations } => {
+                self.message = None;
                 let title = title(display.as_ref()).unwrap_or(name);
                 let call = Call { name: name.clone(), title: title.clone(), status: "pending" };
                 self.tools.insert(request_id.clone(), call);
@@ -111,6 +121,11 @@ impl Translator {
             AgentEventBody::Error { status, message, fatal: false } => {
                 let mut error = event.meta.clone();
                 error.insert("status".to_owned(), json!(status));
+                if self.abilities.notices() {
+                    let meta = json!({"error": error});
+                    let (kind, severity) = ("notice", "warning");
+                    return vec![json!({"sessionUpdate": kind, "severity": severity, "title": message, "_meta": meta})];
+                }
                 vec![json!({
                     "sessionUpdate": "agent_thought_chunk",
                     "content": content::text_block(message),
@@ -126,14 +141,31 @@ impl Translator {
                     "_meta": {"hookMessage": data},
                 })]
             }
+            AgentEventBody::AgentStart | AgentEventBody::AgentEnd { .. } => {
+                self.message = None;
+                Vec::new()
+            }
             AgentEventBody::Message { .. }
             | AgentEventBody::SessionUpdate { .. }
-            | AgentEventBody::AgentStart
-            | AgentEventBody::AgentEnd { .. }
             | AgentEventBody::Error { .. }
             | AgentEventBody::Custom { .. }
             | AgentEventBody::Unknown(_) => Vec::new(),
         }
+    }
+
+    /// A piece of a message. Pieces of one kind without a call between them are one message.
+    fn message(&mut self, part: &ContentPart, event: &AgentEvent) -> Option<Value> {
+        let (kind, content) = match part {
+            ContentPart::Thought { thought, .. } => ("agent_thought_chunk", content::text_block(thought)),
+            other => ("agent_message_chunk", content::block(other)?),
+        };
+        let same = self.message.take().filter(|(of, _)| *of == kind);
+        let (_, id) = self.message.insert(same.unwrap_or_else(|| (kind, event.id.to_string())));
+        let mut update = json!({"sessionUpdate": kind, "content": content, "messageId": id});
+        if let (false, Value::Object(update)) = (event.meta.is_empty(), &mut update) {
+            update.insert("_meta".to_owned(), json!(event.meta));
+        }
+        Some(update)
     }
 
     fn call_update(&self, id: &ToolCallId, status: &str, thread: Option<&str>) -> Map<String, Value> {
@@ -145,18 +177,6 @@ impl Translator {
         update.insert("_meta".to_owned(), Value::Object(meta));
         update
     }
-}
-
-fn message(part: &ContentPart, meta: &Meta) -> Option<Value> {
-    let (kind, content) = match part {
-        ContentPart::Thought { thought, .. } => ("agent_thought_chunk", content::text_block(thought)),
-        other => ("agent_message_chunk", content::block(other)?),
-    };
-    let mut update = json!({"sessionUpdate": kind, "content": content});
-    if let (false, Value::Object(update)) = (meta.is_empty(), &mut update) {
-        update.insert("_meta".to_owned(), json!(meta));
-    }
-    Some(update)
 }
 
 /// What the call does, else the tool's name for people.

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use convoke_protocol::{
-    AgentEvent, AgentEventBody, AgentInfo, AgentProtocol, AgentSend, ApprovalMode, ContentPart, DisplayContent,
-    ErrorStatus, EventLog, HostedSession, MessageRole, Meta, NewSession, PermissionContent, PermissionOption,
-    PermissionOptionKind, PermissionOutcome, PermissionPort, PermissionRequest, SendError, SendReceipt, SessionControl,
-    SessionError, SessionFactory, SessionId, SetModeError, StreamEndReason, StreamId, ToolDisplay, ToolKind,
-    ToolLocation,
+    AgentEvent, AgentEventBody, AgentInfo, AgentProtocol, AgentSend, ApprovalMode, ConfigCategory, ConfigChoice,
+    ConfigOption, ContentPart, DisplayContent, ErrorStatus, EventLog, HostedSession, MessageRole, Meta, NewSession,
+    PermissionContent, PermissionOption, PermissionOptionKind, PermissionOutcome, PermissionPort, PermissionRequest,
+    SendError, SendReceipt, SessionControl, SessionError, SessionFactory, SessionId, SetConfigError, SetModeError,
+    StreamEndReason, StreamId, ToolDisplay, ToolKind, ToolLocation,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -66,6 +66,7 @@ impl SessionFactory for Runtime {
             log: EventLog::new(),
             permission: new.permission,
             mode: Mutex::new(ApprovalMode::Default),
+            level: Mutex::new("low".into()),
             running: Mutex::default(),
             tasks: Mutex::default(),
             streams: AtomicU64::new(1),
@@ -86,6 +87,7 @@ pub(crate) struct Session {
     log: EventLog,
     permission: Arc<dyn PermissionPort>,
     mode: Mutex<ApprovalMode>,
+    level: Mutex<String>,
     running: Mutex<Option<CancellationToken>>,
     tasks: Mutex<JoinSet<()>>,
     streams: AtomicU64,
@@ -110,6 +112,30 @@ impl SessionControl for Session {
 
     fn model(&self) -> String {
         "fake-model".into()
+    }
+
+    fn context_window(&self) -> Option<u64> {
+        Some(1000)
+    }
+
+    fn config_options(&self) -> Vec<ConfigOption> {
+        let level = self.level.lock().unwrap().clone();
+        vec![ConfigOption {
+            id: "thought_level",
+            name: "Thinking",
+            description: "How much",
+            category: ConfigCategory::ThoughtLevel,
+            current: level,
+            choices: vec![ConfigChoice::new("low", "Low"), ConfigChoice::new("high", "High")],
+        }]
+    }
+
+    fn set_config_option(&self, id: &str, value: &str) -> Result<(), SetConfigError> {
+        if id != "thought_level" {
+            return Err(SetConfigError::UnknownOption(id.into()));
+        }
+        *self.level.lock().unwrap() = value.into();
+        Ok(())
     }
 
     async fn close(&self) {

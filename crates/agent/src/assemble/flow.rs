@@ -7,6 +7,7 @@ use convoke_adk::{GenerateConfig, Instruction, LlmAgent, Plugin, RequestProcesso
 use convoke_tools::SessionPolicy;
 
 use crate::AgentOptions;
+use crate::config::ThinkingProcessor;
 use crate::context_files::find_context_files;
 use crate::hooks::{HookBridge, SessionHooks};
 use crate::instructions::SystemInstruction;
@@ -27,6 +28,7 @@ impl FlowParts<'_> {
     pub(super) fn processors(&self) -> Vec<Arc<dyn RequestProcessor>> {
         let instruction = Instruction::Provider(Arc::new(self.instruction()));
         let mut processors = LlmAgent::default_processors(GenerateConfig::default(), instruction);
+        processors.push(Arc::new(ThinkingProcessor(self.model.thinking.clone())));
         // Last: it looks at the conversation as it will be sent, and tools are declared for the model that it chose.
         if let Some(llm) = &self.model.steered {
             processors.push(Arc::new(RoutingProcessor::new(llm.clone(), self.policy.clone())));

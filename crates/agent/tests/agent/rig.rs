@@ -110,12 +110,8 @@ impl Rig {
         std::fs::write(dir.path().join("a.txt"), "one\n").unwrap();
         let (options, requests) = options(answers, hooks);
         let (ask, questions) = mpsc::channel(4);
-        let new = NewSession {
-            cwd: dir.path().canonicalize().unwrap(),
-            session_id: Some("s".into()),
-            permission: Arc::new(Asked(ask)),
-            approval_mode: None,
-        };
+        let cwd = dir.path().canonicalize().unwrap();
+        let new = NewSession { session_id: Some("s".into()), ..NewSession::new(cwd, Arc::new(Asked(ask))) };
         let session = AgentFactory::new(options).new_session(new).await.unwrap();
         Self { dir, session, questions, requests }
     }

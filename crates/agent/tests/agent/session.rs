@@ -214,12 +214,7 @@ async fn output_that_is_too_large_is_kept_and_can_be_read_back() {
     std::fs::create_dir(&work).unwrap();
     options.output_folder = Some(outputs.clone());
     options.policy.mode = convoke_tools::Mode::Yolo;
-    let new = NewSession {
-        cwd: work,
-        session_id: Some("s".into()),
-        permission: Arc::new(Asked(mpsc::channel(1).0)),
-        approval_mode: None,
-    };
+    let new = NewSession { session_id: Some("s".into()), ..NewSession::new(work, Arc::new(Asked(mpsc::channel(1).0))) };
     let session = AgentFactory::new(options).new_session(new).await.unwrap();
     let view = AgentSession::new(session.agent.clone());
     let events = view.send_stream(AgentSend::Message(SendMessage::text("go"))).await.unwrap();
@@ -272,10 +267,8 @@ async fn unusable_folders_and_taken_ids_are_refused() {
     let (options, _) = options(Vec::new(), Arc::new(NoLifecycleHooks));
     let factory = AgentFactory::new(options);
     let new = |cwd: &str| NewSession {
-        cwd: cwd.into(),
         session_id: Some("same".into()),
-        permission: Arc::new(Asked(mpsc::channel(1).0)),
-        approval_mode: None,
+        ..NewSession::new(cwd.into(), Arc::new(Asked(mpsc::channel(1).0)))
     };
     for cwd in ["relative", "/no/such/folder"] {
         assert!(matches!(factory.new_session(new(cwd)).await.err(), Some(SessionError::Workspace { .. })));

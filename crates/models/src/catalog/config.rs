@@ -1,6 +1,6 @@
 //! Parameters: how is a model asked, once it is known which one it is?
 
-use convoke_adk::GenerateConfig;
+use convoke_adk::{GenerateConfig, ThinkingLevel};
 use serde_json::{Map, Value};
 
 use super::alias::{Alias, DEPTH_MAX, merge};
@@ -92,7 +92,42 @@ pub(super) fn materialise(
     for (.., one) in matching {
         merge(&mut merged, &one.config);
     }
-    over(request, from_json(merged))
+    let mut config = over(request, from_json(merged));
+    if let Some(level) = config.thinking
+        && family::has_thoughts(model.id())
+    {
+        config.include_thoughts = Some(level != ThinkingLevel::Off);
+        config.extra.insert("thinkingConfig".to_owned(), Value::Object(thinking(model.id(), level)));
+    }
+    config
+}
+
+/// A level in the words of the Gemini API. Newer models have levels of their own, older ones a budget in tokens; neither
+/// of the large ones can do without any thought.
+fn thinking(model: &str, level: ThinkingLevel) -> Map<String, Value> {
+    let large = family::tier(model) == Some(family::Tier::Pro);
+    let (key, value) = if family::is_gemini_3(model) {
+        let word = match level {
+            ThinkingLevel::Off if large => "LOW",
+            ThinkingLevel::Off => "MINIMAL",
+            ThinkingLevel::Low => "LOW",
+            // The first of the large ones knows two levels.
+            ThinkingLevel::Medium if model.starts_with("gemini-3-pro") => "HIGH",
+            ThinkingLevel::Medium => "MEDIUM",
+            ThinkingLevel::High => "HIGH",
+        };
+        ("thinkingLevel", Value::from(word))
+    } else {
+        let budget: u32 = match level {
+            ThinkingLevel::Off if large => 128,
+            ThinkingLevel::Off => 0,
+            ThinkingLevel::Low => 1024,
+            ThinkingLevel::Medium => 8192,
+            ThinkingLevel::High => 24_576,
+        };
+        ("thinkingBudget", Value::from(budget))
+    };
+    Map::from_iter([(key.to_owned(), value)])
 }
 
 /// Merges an alias and all that it extends, the farthest first. One that was merged already is not merged again, so
@@ -150,6 +185,7 @@ fn over(request: &GenerateConfig, mut defaults: GenerateConfig) -> GenerateConfi
         top_k: request.top_k.or(defaults.top_k),
         max_output_tokens: request.max_output_tokens.or(defaults.max_output_tokens),
         include_thoughts: request.include_thoughts.or(defaults.include_thoughts),
+        thinking: request.thinking.or(defaults.thinking),
         extra,
     }
 }

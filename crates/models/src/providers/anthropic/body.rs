@@ -72,6 +72,7 @@ impl Serialize for Body<'_> {
         ours.entry(&mut map, "messages", Some(conversation(request, dialect.caching)))?;
         ours.entry(&mut map, "thinking", generation.thinking)?;
         if !counts {
+            ours.entry(&mut map, "output_config", generation.effort.map(|effort| json!({"effort": effort})))?;
             ours.entry(&mut map, "temperature", generation.temperature)?;
             ours.entry(&mut map, "top_p", generation.top_p)?;
             ours.entry(&mut map, "top_k", generation.top_k)?;

@@ -4,7 +4,7 @@
 //! 4.6, and 4.7 dropped the sampling parameters. A name without a version (of a gateway, of another model behind the
 //! same protocol) gets what every model takes.
 
-use convoke_adk::{Content, LlmRequest, Role};
+use convoke_adk::{Content, LlmRequest, Role, ThinkingLevel};
 use serde_json::{Value, json};
 
 use crate::providers::ANTHROPIC;
@@ -25,6 +25,7 @@ pub(super) struct Generation {
     pub(super) top_p: Option<f64>,
     pub(super) top_k: Option<u32>,
     pub(super) thinking: Option<Value>,
+    pub(super) effort: Option<&'static str>,
 }
 
 impl Generation {
@@ -32,8 +33,14 @@ impl Generation {
         let config = &request.config;
         let version = version(&request.model);
         let max_tokens = config.max_output_tokens.unwrap_or(default_max_tokens(version));
-        let wanted = config.include_thoughts == Some(true) && may_think(&request.contents);
-        let budget = THINKING_BUDGET.min(max_tokens.saturating_sub(1));
+        let wanted = config.include_thoughts == Some(true) || config.thinking.is_some();
+        let wanted = wanted && config.thinking != Some(ThinkingLevel::Off) && may_think(&request.contents);
+        let budget = match config.thinking {
+            Some(ThinkingLevel::Off | ThinkingLevel::Low) => THINKING_BUDGET / 4,
+            Some(ThinkingLevel::Medium) | None => THINKING_BUDGET,
+            Some(ThinkingLevel::High) => THINKING_BUDGET * 3,
+        };
+        let budget = budget.min(max_tokens.saturating_sub(1));
         let thinking = match version {
             _ if !wanted => None,
             // Without `summarized`, newer models think in silence.
@@ -52,6 +59,8 @@ impl Generation {
             // Newer models take one of the two.
             top_p: config.top_p.filter(|_| samples && (temperature.is_none() || version.is_none())),
             top_k: config.top_k.filter(|_| samples),
+            // How much, where the model decides by itself how to use it.
+            effort: config.thinking.filter(|_| wanted && version >= Some((4, 6))).map(ThinkingLevel::name),
             thinking,
         }
     }
@@ -117,6 +126,19 @@ mod tests {
         ] {
             assert_eq!(version(model), expected, "{model}");
         }
+    }
+
+    #[test]
+    fn levels_of_thought() {
+        let asked = |model, level| {
+            let one = generation(model, GenerateConfig { thinking: Some(level), ..Default::default() });
+            (one.thinking.map(|thinking| thinking["budget_tokens"].clone()), one.effort)
+        };
+        assert_eq!(asked("claude-sonnet-4-5", ThinkingLevel::Off), (None, None));
+        assert_eq!(asked("claude-sonnet-4-5", ThinkingLevel::Low), (Some(json!(2048)), None));
+        assert_eq!(asked("claude-sonnet-4-5", ThinkingLevel::High), (Some(json!(24_576)), None));
+        assert_eq!(asked("claude-opus-4-6", ThinkingLevel::High), (Some(Value::Null), Some("high")));
+        assert_eq!(asked("claude-3-5-haiku-latest", ThinkingLevel::High), (None, None));
     }
 
     #[test]

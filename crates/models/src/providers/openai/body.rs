@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use convoke_adk::{Content, FunctionDeclaration, LlmRequest, ModelError, ModelErrorKind, Part, Role};
+use convoke_adk::{Content, FunctionDeclaration, LlmRequest, ModelError, ModelErrorKind, Part, Role, ThinkingLevel};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -61,6 +61,9 @@ impl Serialize for Body<'_> {
         ours.entry(&mut map, "top_p", config.top_p)?;
         let bound = if dialect.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
         ours.entry(&mut map, bound, config.max_output_tokens)?;
+        // Only where somebody chose a level: servers without the parameter refuse it.
+        let effort = config.thinking.map(|level| if level == ThinkingLevel::Off { "minimal" } else { level.name() });
+        ours.entry(&mut map, "reasoning_effort", effort)?;
         ours.entry(&mut map, "response_format", response_format(&config.extra))?;
         ours.entry(&mut map, "stop", config.extra.get("stopSequences"))?;
         if *shape == Shape::Stream {
