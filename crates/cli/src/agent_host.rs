@@ -19,6 +19,7 @@ use crate::credentials;
 use crate::failure::Exit;
 use crate::headless::{self, Prompt, RunOptions};
 use crate::home::folders_in;
+use crate::login::Login;
 use crate::settings::Settings;
 use crate::startup::Startup;
 use crate::telemetry::{RunConfig, Telemetry};
@@ -78,15 +79,17 @@ pub(crate) fn run_config(args: &AgentArgs, startup: &Startup) -> RunConfig {
 
 /// The factory of our sessions.
 pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<Arc<dyn SessionFactory>, Exit> {
-    let choice = match (credentials::choose(args, startup), whom) {
-        (Err(none), Use::Headless | Use::Failing | Use::Asking) => return Err(Exit::because(none.exit, none)),
-        (choice, _) => choice,
-    };
+    let login = Arc::new(Login::new(args.clone(), startup.clone()));
+    if let (Err(none), Use::Headless | Use::Failing | Use::Asking) = (login.choice().as_ref(), whom) {
+        return Err(Exit::because(none.exit, none));
+    }
     // A client that can be told is told when it asks for a session, not by a process that is gone.
     let settings = &startup.settings;
     let (routing, attempts) = (routing(settings), settings.integer("general.maxAttempts"));
+    let logged_in = login.clone();
     let connect = move |ports: ModelPorts| {
-        let choice = choice.as_ref().map_err(|none| SessionError::Auth(none.to_string()))?;
+        let choice = logged_in.choice();
+        let choice = choice.as_ref().as_ref().map_err(|none| SessionError::Auth(none.to_string()))?;
         let mut options = LlmOptions::new(choice.model.as_str());
         options.catalog = choice.catalog.clone();
         options.fallback = ports.fallback;
@@ -131,6 +134,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
             .map(Duration::from_secs),
         max_turns: turns,
         user_hooks: hooks::options(startup),
+        authenticator: Some(login),
         ..AgentOptions::new(info, Arc::new(connect), spawner())
     };
     Ok(Arc::new(AgentFactory::new(options)))

@@ -26,6 +26,11 @@ impl Environment {
         Self { process, files: HashMap::new() }
     }
 
+    /// Puts a variable over whatever there is.
+    pub(crate) fn set(&mut self, name: &str, value: String) {
+        self.process.insert(name.to_owned(), value.into());
+    }
+
     /// A variable that is set, not empty, and UTF-8.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let value = match self.process.get(name) {

@@ -14,6 +14,7 @@ mod headless;
 mod home;
 mod hooks;
 mod logging;
+mod login;
 mod models_command;
 mod providers;
 mod sandbox;

@@ -124,6 +124,17 @@ impl Settings {
         parts.try_fold(first, |value, part| value.get(part))
     }
 
+    /// Puts a value over whatever there is under a dotted key.
+    pub(crate) fn set(&mut self, key: &str, value: Value) {
+        let mut parts: Vec<&str> = key.split('.').collect();
+        let Some(last) = parts.pop() else { return };
+        let mut layer = Map::from_iter([(last.to_owned(), value)]);
+        for part in parts.into_iter().rev() {
+            layer = Map::from_iter([(part.to_owned(), Value::Object(layer))]);
+        }
+        layer::merge(&mut self.merged, layer);
+    }
+
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.as_str().filter(|text| !text.is_empty())
     }

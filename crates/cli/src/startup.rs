@@ -12,6 +12,7 @@ use crate::telemetry::TelemetryOptions;
 use crate::trust::{Trust, trust_of};
 
 /// The ground that a command stands on.
+#[derive(Clone)]
 pub(crate) struct Startup {
     pub(crate) environment: Environment,
     pub(crate) home: Option<Home>,

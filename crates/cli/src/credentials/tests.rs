@@ -192,3 +192,28 @@ fn variables_of_the_settings_are_kept_from_children() {
         "settings hold where a secret is, and not the secret"
     );
 }
+
+#[tokio::test]
+async fn a_client_s_key_lies_over_the_user_s_until_it_is_taken_back() {
+    use convoke_protocol::{AuthError, Authenticator};
+
+    let (_dir, startup) = startup("{}", &[GEMINI]);
+    let login = crate::login::Login::new(AgentArgs::default(), startup);
+    let provider = || login.choice().as_ref().as_ref().map(|choice| choice.registry.default_name().to_owned()).ok();
+    assert_eq!(provider().as_deref(), Some("gemini"));
+    let unknown = login.authenticate("oauth-personal", None).await;
+    assert_eq!(unknown, Err(AuthError::UnknownMethod("oauth-personal".to_owned())));
+    let missing = login.authenticate("anthropic-api-key", None).await.unwrap_err();
+    assert!(missing.to_string().contains("ANTHROPIC_API_KEY"), "{missing}");
+    assert_eq!(provider().as_deref(), Some("gemini"), "what worked before goes on working");
+    let _ = login.authenticate("openai-api-key", Some("sk-client".to_owned())).await;
+    let with_model = AgentArgs { model: Some("gpt-5".to_owned()), ..AgentArgs::default() };
+    let (_other, bare) = self::startup("{}", &[]);
+    let login = crate::login::Login::new(with_model, bare);
+    assert!(login.choice().is_err());
+    login.authenticate("openai-api-key", Some("sk-client".to_owned())).await.unwrap();
+    let chosen = login.choice();
+    assert_eq!(chosen.as_ref().as_ref().map(|choice| choice.registry.default_name()).ok(), Some("openai"));
+    login.logout().await;
+    assert!(login.choice().is_err());
+}
