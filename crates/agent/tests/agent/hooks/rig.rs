@@ -67,10 +67,8 @@ impl Setup {
             HookOptions { layers: vec![layer], trust: self.trust.clone(), plans_folder: Some("/plans".into()) };
         let (ask, questions) = mpsc::channel(4);
         let new = NewSession {
-            cwd: dir.path().canonicalize().unwrap(),
             session_id: Some("s".into()),
-            permission: Arc::new(Asked(ask)),
-            approval_mode: None,
+            ..NewSession::new(dir.path().canonicalize().unwrap(), Arc::new(Asked(ask)))
         };
         let session = AgentFactory::new(options).new_session(new).await.unwrap();
         Hooked { rig: Rig { dir, session, questions, requests }, trust: self.trust }
