@@ -26,10 +26,8 @@ async fn gemini(lines: &[Value]) -> (tempfile::TempDir, HostedSession) {
     });
     let (ask, _) = mpsc::channel(4);
     let new = NewSession {
-        cwd: dir.path().canonicalize().unwrap(),
         session_id: Some("s".into()),
-        permission: Arc::new(Asked(ask)),
-        approval_mode: None,
+        ..NewSession::new(dir.path().canonicalize().unwrap(), Arc::new(Asked(ask)))
     };
     let session = AgentFactory::new(options).new_session(new).await.unwrap();
     (dir, session)
