@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub struct ContextFileOptions {
     /// File names, the first found in a folder first; each folder may have several.
     pub names: Vec<String>,
+    /// Files that hold for every workspace, whatever their names; before all others.
+    pub files: Vec<PathBuf>,
     /// Folders whose files hold for every workspace, such as `~/.convoke`.
     pub global_folders: Vec<PathBuf>,
 }
@@ -39,7 +41,8 @@ pub fn find_context_files(cwd: &Path, options: &ContextFileOptions) -> (Vec<Cont
     let folders = options.global_folders.iter().map(PathBuf::as_path).chain(folders);
     let mut seen = HashSet::new();
     let (mut files, mut errors) = (Vec::new(), Vec::new());
-    for path in folders.flat_map(|folder| options.names.iter().map(move |name| folder.join(name))) {
+    let named = folders.flat_map(|folder| options.names.iter().map(move |name| folder.join(name)));
+    for path in options.files.iter().cloned().chain(named) {
         // A link (`GEMINI.md` → `AGENTS.md`) is one file, not two.
         let Ok(real) = path.canonicalize() else { continue };
         if files.len() == FILES_MAX || !real.is_file() || !seen.insert(real) {
@@ -89,6 +92,7 @@ mod tests {
         fs::write(at("repo/a/AGENTS.md"), "  \n").unwrap();
         std::os::unix::fs::symlink(at("repo/AGENTS.md"), at("repo/GEMINI.md")).unwrap();
         let options = ContextFileOptions {
+            files: Vec::new(),
             names: ["CONVOKE.md", "AGENTS.md", "GEMINI.md"].map(Into::into).to_vec(),
             global_folders: vec![at("home/.convoke")],
         };
@@ -103,7 +107,7 @@ mod tests {
         let mut bytes = vec![0xff];
         bytes.resize(300 * 1024, b'x');
         fs::write(dir.path().join("AGENTS.md"), bytes).unwrap();
-        let options = ContextFileOptions { names: vec!["AGENTS.md".into()], global_folders: Vec::new() };
+        let options = ContextFileOptions { names: vec!["AGENTS.md".into()], ..ContextFileOptions::default() };
         let (found, _) = find_context_files(dir.path(), &options);
         assert!(found[0].text.starts_with('\u{fffd}'));
         assert!(found[0].text.ends_with("[cut: the file is larger than 256 KiB]\n"));

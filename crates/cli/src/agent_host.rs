@@ -16,13 +16,15 @@ use tracing::level_filters::LevelFilter;
 
 use crate::args::{AgentArgs, InputFormat, OnAsk, OutputFormat, RunArgs};
 use crate::credentials;
-use crate::failure::Exit;
+use crate::extensions::{self, Extension};
+use crate::failure::{Exit, complain};
 use crate::headless::{self, Prompt, RunOptions};
 use crate::home::folders_in;
 use crate::login::Login;
 use crate::settings::Settings;
 use crate::startup::Startup;
 use crate::telemetry::{RunConfig, Telemetry};
+use crate::trust::Trust;
 use crate::{hooks, logging, sandbox, tool_options};
 
 /// Who is on the other side.
@@ -72,6 +74,7 @@ pub(crate) fn run_config(args: &AgentArgs, startup: &Startup) -> RunConfig {
     RunConfig {
         approval_mode: mode.unwrap_or("default").to_owned(),
         debug_mode: args.debug,
+        extensions: extensions::chosen(startup, &args.extensions).0.into_iter().map(|found| found.name).collect(),
         mcp_servers: servers.into_iter().flat_map(|servers| servers.keys().cloned()).collect(),
         ..RunConfig::default()
     }
@@ -107,20 +110,29 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         title: "Convoke".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    let (extensions, warnings) = extensions::chosen(startup, &args.extensions);
+    for warning in warnings {
+        complain(&format!("warning: {warning}"));
+    }
     let options = AgentOptions {
         interactive: matches!(whom, Use::Interactive | Use::Asking),
         policy: policy(args, startup, whom)?,
         include_directories: args.include_directories.clone(),
         home: startup.home.as_ref().map(|home| home.parent().to_owned()),
         context: ContextFileOptions {
+            files: extensions.iter().flat_map(|extension| extension.context_files.clone()).collect(),
             names: settings
                 .texts("context.fileName")
                 .unwrap_or_else(|| ["CONVOKE.md", "AGENTS.md", "GEMINI.md"].map(ToOwned::to_owned).to_vec()),
             global_folders: startup.home.iter().flat_map(|home| home.folders()).collect(),
         },
         tools: tool_options::tool_options(settings),
-        prompts: prompts(startup, whom),
-        exclude_tools: settings.texts("tools.exclude").unwrap_or_default(),
+        prompts: prompts(startup, whom, &extensions),
+        exclude_tools: {
+            let mut names = settings.texts("tools.exclude").unwrap_or_default();
+            names.extend(extensions.iter().flat_map(|extension| extension.exclude_tools.clone()));
+            names
+        },
         secret_variables: {
             let mut names = credentials::secret_variables(settings);
             names.extend(sandbox::redacted(settings, &startup.environment));
@@ -141,10 +153,17 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
 }
 
 /// What prompts may be short for. A client that attaches files does it itself.
-fn prompts(startup: &Startup, whom: Use) -> PromptOptions {
+fn prompts(startup: &Startup, whom: Use, extensions: &[Extension]) -> PromptOptions {
+    // Under the user's own: an extension stands for no command of the same name.
+    let bring = extensions.iter().map(|extension| extension.part("commands"));
+    let own = startup.home.iter().flat_map(|home| home.folders()).map(|folder| folder.join("commands"));
     PromptOptions {
-        command_folders: startup.home.iter().flat_map(|home| home.folders()).map(|f| f.join("commands")).collect(),
-        workspace_command_folders: folders_in(Path::new("")).map(|folder| folder.join("commands")).to_vec(),
+        command_folders: bring.chain(own).collect(),
+        // What nobody trusts brings no commands, whether trust is demanded or not.
+        workspace_command_folders: match startup.trust {
+            Trust::Trusted => folders_in(Path::new("")).map(|folder| folder.join("commands")).to_vec(),
+            Trust::Untrusted => Vec::new(),
+        },
         includes: whom != Use::Interactive,
     }
 }
@@ -200,6 +219,10 @@ pub(crate) fn run_headless(args: RunArgs) -> Exit {
 }
 
 fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
+    if args.list_extensions {
+        extensions::list(startup);
+        return Ok(Exit::ok());
+    }
     let _logging = logging(LevelFilter::ERROR, args.agent.debug, startup, Use::Headless)?;
     let format = match (args.output_format, startup.settings.text("output.format")) {
         (Some(format), _) => format,

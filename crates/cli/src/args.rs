@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Models(ModelsArgs),
     /// List the commands that settings run around prompts and tools, agree to a project's, or take over those of Claude Code
     Hooks(HooksArgs),
+    /// Install, list, update and uninstall extensions
+    Extensions(ExtensionsArgs),
     /// Try it: daemon, page and agent in a fresh workspace, with a scripted model
     Demo(DemoArgs),
 }
@@ -85,6 +87,43 @@ pub(crate) struct AttachArgs {
     /// A file with the daemon's token
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+}
+
+/// Extensions of the user's.
+#[derive(Debug, Args)]
+pub(crate) struct ExtensionsArgs {
+    #[command(subcommand)]
+    pub(crate) command: ExtensionsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExtensionsCommand {
+    /// Copy an extension from a folder, after a yes on stdin
+    Install {
+        /// The folder, with a gemini-extension.json
+        #[arg(value_name = "PATH")]
+        source: String,
+
+        /// Say yes here
+        #[arg(long)]
+        consent: bool,
+    },
+    /// Say which are installed
+    List,
+    /// Copy an extension again, if its source has another version
+    Update {
+        #[arg(value_name = "NAME", required_unless_present = "all")]
+        name: Option<String>,
+
+        /// Every one of them
+        #[arg(long)]
+        all: bool,
+    },
+    /// Remove an extension
+    Uninstall {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
 }
 
 /// One prompt without a terminal.
@@ -133,6 +172,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "UUID")]
     pub(crate) session_id: Option<String>,
 
+    /// Say which extensions are installed, and end
+    #[arg(short, long)]
+    pub(crate) list_extensions: bool,
+
     /// Serve an editor over stdio, as `convoke acp` does
     #[arg(long, alias = "experimental-acp", conflicts_with_all = ["query", "prompt"])]
     pub(crate) acp: bool,
@@ -167,6 +210,10 @@ pub(crate) struct AgentArgs {
     /// Confine commands: they write only in the workspace, without the network. true, false, landlock or bwrap
     #[arg(short, long, value_name = "WITH", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) sandbox: Option<String>,
+
+    /// Use these extensions only; "none" for none
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) extensions: Vec<String>,
 
     /// Trust this folder for this run
     #[arg(long)]

@@ -9,6 +9,7 @@ mod attach;
 mod credentials;
 mod demo;
 mod environment;
+mod extensions;
 mod failure;
 mod headless;
 mod home;
@@ -78,6 +79,7 @@ fn dispatch(cli: Cli) -> Exit {
         Some(Command::Models(args)) => models_command::run(&args),
         Some(Command::Hooks(args)) => hooks::command::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Extensions(args)) => extensions::run(&args.command),
         None if cli.run.acp => acp::run(&cli.run.agent),
         None => agent_host::run_headless(cli.run),
     }

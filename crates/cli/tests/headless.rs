@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
 
+#[path = "headless/extensions.rs"]
+mod extensions;
 #[path = "headless/hooks.rs"]
 mod hooks;
 #[path = "headless/prompts.rs"]

@@ -91,7 +91,7 @@ pub(crate) fn options(
     let connect: ConnectModel = Arc::new(move |_| Ok(SessionModel::fixed(model.clone())));
     let options = AgentOptions {
         interactive: true,
-        context: ContextFileOptions { names: vec!["AGENTS.md".into()], global_folders: Vec::new() },
+        context: ContextFileOptions { names: vec!["AGENTS.md".into()], ..ContextFileOptions::default() },
         max_turns: Some(4),
         hooks,
         ..AgentOptions::new(info, connect, Spawner::unguarded())
