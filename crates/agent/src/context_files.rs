@@ -57,7 +57,7 @@ pub fn find_context_files(cwd: &Path, options: &ContextFileOptions) -> (Vec<Cont
     (files, errors)
 }
 
-fn read(path: &Path) -> io::Result<String> {
+pub(crate) fn read(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
     let cut = bytes.len() as u64 > FILE_MAX;

@@ -94,7 +94,7 @@ fn mode_note(mode: Mode) -> &'static str {
     }
 }
 
-fn render_context(files: &[ContextFile]) -> String {
+pub(crate) fn render_context(files: &[ContextFile]) -> String {
     let mut text = String::new();
     for ContextFile { path, text: body } in files {
         let path = path.display();

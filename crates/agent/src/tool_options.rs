@@ -1,5 +1,7 @@
 //! Which tools has a session, and within what bounds? What settings say about the tools that come with us.
 
+use std::path::PathBuf;
+
 use convoke_tools::FileFiltering;
 use convoke_tools::policy::canonical_tool_name;
 
@@ -14,13 +16,25 @@ pub struct ToolOptions {
     pub todos: bool,
     /// Whether models name their topic.
     pub topics: bool,
+    /// Folders of skills, those of the user; later ones win.
+    pub skill_folders: Vec<PathBuf>,
+    /// Folders of skills relative to the working folder, if it is trusted.
+    pub workspace_skill_folders: Vec<PathBuf>,
     /// Hosts, with or without a port, that pages may be fetched from although they are on a private network.
     pub private_hosts: Vec<String>,
 }
 
 impl Default for ToolOptions {
     fn default() -> Self {
-        Self { core: None, filtering: FileFiltering::default(), todos: true, topics: true, private_hosts: Vec::new() }
+        Self {
+            core: None,
+            filtering: FileFiltering::default(),
+            todos: true,
+            topics: true,
+            skill_folders: Vec::new(),
+            workspace_skill_folders: Vec::new(),
+            private_hosts: Vec::new(),
+        }
     }
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
                 .unwrap_or_else(|| ["CONVOKE.md", "AGENTS.md", "GEMINI.md"].map(ToOwned::to_owned).to_vec()),
             global_folders: startup.home.iter().flat_map(|home| home.folders()).collect(),
         },
-        tools: tool_options::tool_options(settings),
+        tools: tool_options::tool_options(startup),
         prompts: prompts(startup, whom, &extensions),
         exclude_tools: {
             let mut names = settings.texts("tools.exclude").unwrap_or_default();

@@ -1,12 +1,24 @@
 //! What do settings say about tools?
 
+use std::path::Path;
+
 use convoke_agent::ToolOptions;
 use convoke_tools::FileFiltering;
 
-use crate::settings::Settings;
+use crate::home::folders_in;
+use crate::startup::Startup;
+use crate::trust::Trust;
 
 /// The tools that sessions have.
-pub(crate) fn tool_options(settings: &Settings) -> ToolOptions {
+pub(crate) fn tool_options(startup: &Startup) -> ToolOptions {
+    let settings = &startup.settings;
+    let with_skills = settings.flag("skills.enabled") != Some(false);
+    // The folder that other agents agreed on lies below those of our own.
+    let skills_of = |parent: &Path| {
+        let folders = [parent.join(".agents")].into_iter().chain(folders_in(parent));
+        folders.map(|folder| folder.join("skills")).filter(|_| with_skills).collect::<Vec<_>>()
+    };
+    let is_trusted = startup.trust == Trust::Trusted;
     let ours = ToolOptions::default();
     let filtering = ours.filtering;
     ToolOptions {
@@ -17,6 +29,8 @@ pub(crate) fn tool_options(settings: &Settings) -> ToolOptions {
         },
         todos: settings.flag("useWriteTodos").unwrap_or(ours.todos),
         topics: settings.flag("general.topicUpdateNarration").unwrap_or(ours.topics),
+        skill_folders: startup.home.iter().flat_map(|home| skills_of(home.parent())).collect(),
+        workspace_skill_folders: if is_trusted { skills_of(Path::new("")) } else { Vec::new() },
         private_hosts: settings.texts("tools.webFetch.allowedPrivateHosts").unwrap_or_default(),
     }
 }

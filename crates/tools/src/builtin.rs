@@ -3,6 +3,7 @@
 //! All are stateless but for what they are given: one set of them can serve every session of a workspace, if these
 //! share their [`BackgroundProcesses`].
 
+mod activate_skill;
 mod ask_user;
 mod background;
 mod change;
@@ -29,6 +30,7 @@ mod write_todos;
 
 use std::sync::Arc;
 
+pub use activate_skill::{ActivateSkill, Skill};
 pub use ask_user::{AskUser, Choice, Question, QuestionKind, Questioner};
 pub use background::{ListBackgroundProcesses, ReadBackgroundOutput};
 pub use glob::GlobFiles;

@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
@@ -50,7 +51,8 @@ pub enum Access {
 pub struct Workspace {
     cwd: PathBuf,
     roots: Vec<PathBuf>,
-    read_roots: Vec<PathBuf>,
+    /// Shared with clones: a folder that is opened is open for all tools of the session.
+    read_roots: Arc<RwLock<Vec<PathBuf>>>,
     home: Option<PathBuf>,
     filtering: FileFiltering,
 }
@@ -114,6 +116,7 @@ impl Workspace {
             roots.push(real(root)?);
         }
         let read_roots = read_roots.iter().filter_map(|root| fs::canonicalize(root).ok()).collect();
+        let read_roots = Arc::new(RwLock::new(read_roots));
         Ok(Self { cwd, roots, read_roots, home, filtering })
     }
 
@@ -127,6 +130,15 @@ impl Workspace {
     #[must_use]
     pub fn roots(&self) -> &[PathBuf] {
         &self.roots
+    }
+
+    /// Lets a folder be read from now on; it is a real path.
+    pub(crate) fn let_read(&self, folder: &Path) {
+        let mut roots = self.read_roots.write().unwrap_or_else(PoisonError::into_inner);
+        // One per skill at most.
+        if !roots.iter().any(|root| folder.starts_with(root)) {
+            roots.push(folder.to_owned());
+        }
     }
 
     /// Which ignore files count where a call does not say.
@@ -163,11 +175,9 @@ impl Workspace {
     }
 
     fn contains(&self, real: &Path, access: Access) -> bool {
-        let mut readable: &[PathBuf] = &self.read_roots;
-        if access == Access::Write {
-            readable = &[];
-        }
-        self.roots.iter().chain(readable).any(|root| real.starts_with(root))
+        let lies_in = |root: &PathBuf| real.starts_with(root);
+        let opened = || self.read_roots.read().unwrap_or_else(PoisonError::into_inner).iter().any(lies_in);
+        self.roots.iter().any(lies_in) || (access == Access::Read && opened())
     }
 
     fn absolute(&self, raw: &str) -> Result<PathBuf, PathError> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use convoke_protocol::{AgentEventBody, SessionError};
 use convoke_tools::builtin::{
-    self, AskUser, BuiltinOptions, GoogleWebSearch, ShellOptions, UpdateTopic, WebFetch, WebModel, WebOptions,
-    WriteTodos,
+    self, ActivateSkill, AskUser, BuiltinOptions, GoogleWebSearch, ShellOptions, UpdateTopic, WebFetch, WebModel,
+    WebOptions, WriteTodos,
 };
 use convoke_tools::policy::canonical_tool_name;
 use convoke_tools::{
@@ -15,7 +15,9 @@ use convoke_tools::{
 };
 
 use crate::AgentOptions;
+use crate::near_context::NearContext;
 use crate::questions::PortQuestioner;
+use crate::skills::find_skills;
 use crate::tool_events::CurrentStream;
 use crate::web::LlmWeb;
 
@@ -28,16 +30,26 @@ pub(super) fn registry(
     ports: ToolPorts,
 ) -> Result<Arc<ToolRegistry>, SessionError> {
     let registry = ToolRegistry::new(policy.clone());
+    let near = NearContext::new(workspace.cwd().to_owned(), options.context.names.clone());
+    let skills = skills(options, workspace);
     let builtin =
         BuiltinOptions { workspace: workspace.clone(), shell: shell(options), background: background.clone() };
-    for tool in builtin::tools(builtin).into_iter().chain(with_ports(options, ports)) {
+    for tool in builtin::tools(builtin).into_iter().chain(with_ports(options, ports)).chain(skills) {
         let excluded = options.exclude_tools.iter().any(|name| canonical_tool_name(name) == tool.name());
         if excluded || !options.tools.wants(tool.name()) {
             continue;
         }
-        registry.register(tool).map_err(|error| SessionError::Failed(error.to_string()))?;
+        registry.register(near.around(tool)).map_err(|error| SessionError::Failed(error.to_string()))?;
     }
     Ok(Arc::new(registry))
+}
+
+/// The tool for skills, if there are any.
+fn skills(options: &AgentOptions, workspace: &Arc<Workspace>) -> Option<Arc<dyn DeclarativeTool>> {
+    let of_workspace = options.tools.workspace_skill_folders.iter().map(|folder| workspace.cwd().join(folder));
+    let folders: Vec<PathBuf> = options.tools.skill_folders.iter().cloned().chain(of_workspace).collect();
+    let skills = find_skills(&folders);
+    (!skills.is_empty()).then(|| Arc::new(ActivateSkill::new(workspace.clone(), skills)) as Arc<dyn DeclarativeTool>)
 }
 
 /// Through what tools reach a session's person and model.

@@ -127,3 +127,32 @@ async fn questions_that_no_option_answers_are_refused_in_words() {
     assert!(events.iter().any(|event| told(event).contains("only takes a choice among options")));
     assert!(rig.questions.try_recv().is_err());
 }
+
+#[tokio::test]
+async fn context_files_below_are_told_when_something_there_is_touched_and_once() {
+    let read = |path: &str| piece(vec![call("read_file", json!({"file_path": path}))]);
+    let answers = vec![
+        vec![read("a.txt"), stop()],
+        vec![read("sub/deep/x"), stop()],
+        vec![read("sub/y"), stop()],
+        vec![text("ok"), stop()],
+    ];
+    let rig = Rig::new(answers).await;
+    let at = |path: &str| rig.dir.path().join(path);
+    std::fs::create_dir_all(at("sub/deep")).unwrap();
+    std::fs::create_dir_all(at("sub/out")).unwrap();
+    for (path, text) in
+        [("sub/AGENTS.md", "Below."), ("sub/deep/AGENTS.md", "Deeper."), ("sub/deep/x", "X"), ("sub/y", "Y")]
+    {
+        std::fs::write(at(path), text).unwrap();
+    }
+    let events = rig.run("read").await;
+    let told: Vec<String> = events.iter().map(|event| told(event)).filter(|text| !text.is_empty()).collect();
+    let root = rig.dir.path().canonicalize().unwrap();
+    let block = |path: &str, text: &str| {
+        let path = root.join(path).display().to_string();
+        format!("\n\n--- Context from: {path} ---\n{text}\n--- End of Context from: {path} ---")
+    };
+    let both = format!("X{}{}", block("sub/AGENTS.md", "Below."), block("sub/deep/AGENTS.md", "Deeper."));
+    assert_eq!(told, ["one\n".to_owned(), both, "Y".to_owned()]);
+}

@@ -35,6 +35,7 @@ const KNOWN: &[&str] = &[
     "security.environmentVariableRedaction.enabled",
     "security.folderTrust.enabled",
     "serve.agent",
+    "skills.enabled",
     "telemetry.enabled",
     "telemetry.logPrompts",
     "telemetry.otlpEndpoint",
