@@ -7,7 +7,7 @@ use convoke_stdx::Clock;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{Event, LiveSession, PluginManager};
+use crate::{Event, Inbox, LiveSession, PluginManager};
 
 /// Bounds of one invocation.
 #[derive(Clone, Debug)]
@@ -67,6 +67,8 @@ pub struct InvocationContext {
     pub cancel: CancellationToken,
     /// Ends the invocation after the current event.
     pub stop: StopSignal,
+    /// What is said in between.
+    pub inbox: Inbox,
     /// Who watches.
     pub plugins: Arc<PluginManager>,
     /// Bounds.

@@ -13,7 +13,7 @@ use futures::{Stream, StreamExt};
 
 use crate::{
     Content, DispatchEnd, DispatchOutcome, Event, FunctionCall, FunctionResponse, InvocationContext, LlmAgent,
-    LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, PluginError, Role, StopReason,
+    LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, PluginError, Role,
 };
 use consolidate::Consolidator;
 
@@ -51,17 +51,26 @@ impl LlmAgent {
                 return;
             }
             loop {
+                for message in cx.inbox.take() {
+                    let mut event = agent.interjection(&cx, message.content);
+                    event.actions.custom_metadata.extend(message.metadata);
+                    yield event;
+                }
                 let mut last = None;
+                let mut failed = false;
                 {
                     let step = agent.step(&cx);
                     futures::pin_mut!(step);
                     while let Some(event) = step.next().await {
                         let event = event?;
                         last = (!event.partial).then(|| event.is_final_response());
+                        failed = event.error.is_some();
                         yield event;
                     }
                 }
-                if last.unwrap_or(true) || cx.stop.requested().is_some() {
+                // Somebody who spoke while the last answer was on its way gets another one.
+                let done = last.unwrap_or(true) && (failed || cx.inbox.is_empty());
+                if done || cx.stop.requested().is_some() {
                     break;
                 }
             }
@@ -75,10 +84,18 @@ impl LlmAgent {
         Event { content: Some(Arc::new(content)), ..cx.event(&self.name) }
     }
 
+    fn interjection(&self, cx: &InvocationContext, content: Content) -> Event {
+        Event { content: Some(Arc::new(content)), ..cx.event("user") }
+    }
+
     /// One request, one answer, its calls.
     fn step<'a>(&'a self, cx: &'a InvocationContext) -> impl Stream<Item = Result<Event, FlowError>> + Send + 'a {
         try_stream! {
             let mut request = self.request(cx).await?;
+            if cx.stop.requested().is_some() {
+                // A stage that made the request found that there is no point in asking.
+                return;
+            }
             let answer = self.ask(cx, &mut request);
             futures::pin_mut!(answer);
             let mut calls = Vec::new();
@@ -93,9 +110,10 @@ impl LlmAgent {
                 return;
             }
             // A stop that a reader of the answer asked for: the calls never run, and the model is told so.
-            let outcome = match cx.stop.requested() {
-                Some(reason) => refused(&calls, reason),
-                None => self.dispatch(cx, calls).await?,
+            let outcome = match (cx.stop.requested(), cx.inbox.interruption()) {
+                (Some(reason), _) => refused(&calls, &reason.message.clone(), DispatchEnd::Stop(reason)),
+                (None, Some(why)) => refused(&calls, &why, DispatchEnd::Continue),
+                (None, None) => self.dispatch(cx, calls).await?,
             };
             yield self.responses(cx, outcome);
         }
@@ -157,6 +175,10 @@ impl LlmAgent {
                         whole.add(&response);
                         if let Some(event) = self.partial(cx, &whole, response) {
                             yield event;
+                            if cx.stop.requested().is_some() || cx.inbox.interruption().is_some() {
+                                // Dropping the pieces ends the exchange; what was said so far is the answer.
+                                break;
+                            }
                         }
                     }
                     Some(Err(error)) if error.kind == ModelErrorKind::Cancelled => {
@@ -254,11 +276,11 @@ async fn after_tool(
     Ok(cx.plugins.after_tool(cx, call, &response).await?.unwrap_or(response))
 }
 
-fn refused(calls: &[FunctionCall], reason: StopReason) -> DispatchOutcome {
-    let message = format!("Cancelled before it ran: {}", reason.message);
+fn refused(calls: &[FunctionCall], why: &str, end: DispatchEnd) -> DispatchOutcome {
+    let message = format!("Cancelled before it ran: {why}");
     DispatchOutcome {
         responses: calls.iter().map(|call| FunctionResponse::error(call, message.as_str())).collect(),
         siblings: Vec::new(),
-        end: DispatchEnd::Stop(reason),
+        end,
     }
 }

@@ -9,6 +9,7 @@ mod context;
 mod dispatch;
 mod event;
 mod flow;
+mod inbox;
 mod llm_agent;
 mod model;
 mod plugin;
@@ -23,6 +24,7 @@ pub use context::{InvocationContext, RunConfig, StopReason, StopSignal};
 pub use dispatch::{DispatchEnd, DispatchOutcome, SequentialDispatcher, ToolDispatcher};
 pub use event::{Event, EventActions, EventError};
 pub use flow::FlowError;
+pub use inbox::{Accepted, Inbox, Interjection};
 pub use llm_agent::LlmAgent;
 pub use model::{
     FinishReason, FunctionDeclaration, GenerateConfig, Llm, LlmRequest, LlmResponse, ModelError, ModelErrorKind,
@@ -30,7 +32,7 @@ pub use model::{
 };
 pub use plugin::{Plugin, PluginError, PluginManager};
 pub use processor::{Instruction, InstructionProvider, RequestProcessor};
-pub use runner::{RunError, Runner};
+pub use runner::{RunControls, RunError, Runner};
 pub use session::{
     GetSession, InMemorySessionService, LiveSession, Session, SessionKey, SessionService, SessionSummary,
 };

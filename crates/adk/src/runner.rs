@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    Content, Event, FlowError, GetSession, InvocationContext, LiveSession, LlmAgent, Plugin, PluginManager, RunConfig,
-    SessionKey, SessionService, StopSignal,
+    Content, Event, FlowError, GetSession, Inbox, InvocationContext, LiveSession, LlmAgent, Plugin, PluginManager,
+    RunConfig, SessionKey, SessionService, StopSignal,
 };
 
 /// Runs invocations of one agent.
@@ -25,6 +25,17 @@ pub struct Runner {
     plugins: Arc<PluginManager>,
     config: RunConfig,
     clock: Clock,
+}
+
+/// How an invocation can be reached while it runs.
+#[derive(Clone, Debug, Default)]
+pub struct RunControls {
+    /// Asks for an end after the current event.
+    pub stop: StopSignal,
+    /// Ends at once with `Err(FlowError::Cancelled)`.
+    pub cancel: CancellationToken,
+    /// Says something before the next model call.
+    pub inbox: Inbox,
 }
 
 /// Why an invocation ended early.
@@ -75,10 +86,20 @@ impl Runner {
         stop: StopSignal,
         cancel: CancellationToken,
     ) -> impl Stream<Item = Result<Event, RunError>> + Send + use<> {
+        self.run_with(key, message, RunControls { stop, cancel, inbox: Inbox::default() })
+    }
+
+    /// [`run`](Self::run), for one that is to be spoken to while it runs.
+    pub fn run_with(
+        &self,
+        key: &SessionKey,
+        message: Option<Content>,
+        controls: RunControls,
+    ) -> impl Stream<Item = Result<Event, RunError>> + Send + use<> {
         let sessions = self.sessions.clone();
         let agent = self.agent.clone();
         let session = sessions.get(key, &GetSession::default());
-        let cx = session.map(|session| self.context(session, stop, cancel));
+        let cx = session.map(|session| self.context(session, controls));
         let session_id = key.session_id.clone();
         try_stream! {
             let cx = cx.ok_or(RunError::SessionNotFound(session_id))?;
@@ -102,7 +123,8 @@ impl Runner {
         }
     }
 
-    fn context(&self, session: LiveSession, stop: StopSignal, cancel: CancellationToken) -> InvocationContext {
+    fn context(&self, session: LiveSession, controls: RunControls) -> InvocationContext {
+        let RunControls { stop, cancel, inbox } = controls;
         InvocationContext {
             invocation_id: format!("e-{}", Uuid::new_v4()),
             session,
@@ -110,6 +132,7 @@ impl Runner {
             branch: None,
             cancel,
             stop,
+            inbox,
             plugins: self.plugins.clone(),
             config: self.config.clone(),
             clock: self.clock,

@@ -21,6 +21,7 @@ pub(crate) fn context(sessions: &dyn SessionService) -> InvocationContext {
         branch: None,
         cancel: CancellationToken::new(),
         stop: StopSignal::default(),
+        inbox: Inbox::default(),
         plugins: Arc::new(PluginManager::default()),
         config: RunConfig::default(),
         clock: Clock::start(),
