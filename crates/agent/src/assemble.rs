@@ -1,10 +1,12 @@
 //! Putting a session together.
 
+mod context;
 mod flow;
 mod tools;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use async_trait::async_trait;
 use convoke_adk::{InMemorySessionService, LlmAgent, RunConfig, Runner, SessionKey, SessionService};
@@ -22,6 +24,7 @@ use crate::AgentOptions;
 use crate::context_files::find_context_files;
 use crate::control::Control;
 use crate::hooks::{NotifyingApprover, SessionHooks, SessionHooksParts, SessionStartSource};
+use crate::limits::{Stopwatch, Unhurried};
 use crate::models::{ModelEvents, ModelPorts, PortFallback, SessionModel};
 use crate::modes;
 use crate::permission::PortApprover;
@@ -30,6 +33,7 @@ use crate::protocol::{AdkAgentProtocol, Parts};
 use crate::questions::PortQuestioner;
 use crate::tool_events::{CurrentStream, ToolEvents};
 use crate::web::LlmWeb;
+use context::SessionContext;
 use flow::FlowParts;
 use tools::ToolPorts;
 
@@ -49,6 +53,8 @@ pub struct AgentFactory {
 
 /// Application name of our sessions; ADK asks for one.
 const APP_NAME: &str = "convoke";
+/// Author of what the agent says.
+const AGENT_NAME: &str = "convoke";
 /// A process serves one user.
 const USER_ID: &str = "user";
 
@@ -105,6 +111,9 @@ impl AgentFactory {
         let policy = self.policy(approval_mode)?;
         let id = session_id.unwrap_or_else(|| SessionId(Uuid::new_v4().to_string()));
         let stream = CurrentStream::default();
+        let stopwatch = Stopwatch::new();
+        let permission: Arc<dyn PermissionPort> =
+            Arc::new(Unhurried { inner: permission, stopwatch: stopwatch.clone() });
         let model_events = Arc::new(ModelEvents::new(stream.clone()));
         let model = self.model(&id, &permission, &model_events)?;
         let key = SessionKey { app_name: APP_NAME.to_owned(), user_id: USER_ID.to_owned(), session_id: id.to_string() };
@@ -130,7 +139,8 @@ impl AgentFactory {
         let approver = Arc::new(PortApprover::new(id.clone(), permission));
         let approver = Arc::new(NotifyingApprover::new(approver, hooks.clone()));
         let observer = Arc::new(ToolEvents::new(stream.clone()));
-        let dispatcher = tools::scheduler(&policy, &registry, outputs.clone(), approver, observer, hooks.clone());
+        let truncation = tools::truncation(options, outputs.clone());
+        let dispatcher = tools::scheduler(&policy, &registry, truncation, approver, observer, hooks.clone());
         let (memory, _) = find_context_files(&cwd, &options.context);
         let prompts = Arc::new(Prompts::new(
             &options.prompts,
@@ -140,9 +150,21 @@ impl AgentFactory {
             dispatcher.clone(),
             memory,
         ));
-        let flow = FlowParts { options, cwd: &cwd, policy: &policy, model: &model, hooks: &hooks };
+        let context = SessionContext::new(options, &id, &model, hooks.clone(), outputs.clone(), &stream);
+        let used = Arc::new(AtomicU64::new(0));
+        let flow = FlowParts {
+            options,
+            cwd: &cwd,
+            policy: &policy,
+            model: &model,
+            hooks: &hooks,
+            history: &context.history,
+            masker: context.masker.as_ref(),
+            compressor: &context.compressor,
+            used: &used,
+        };
         let agent = LlmAgent {
-            name: "convoke".to_owned(),
+            name: AGENT_NAME.to_owned(),
             model: model.llm.clone(),
             processors: flow.processors(),
             toolsets: vec![registry],
@@ -162,6 +184,10 @@ impl AgentFactory {
             stream,
             prompts: prompts.clone(),
             cwd,
+            compressor: context.compressor,
+            limits: options.limits,
+            stopwatch,
+            used,
         }));
         let control = Control {
             policy,

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use convoke_adk::{InMemorySessionService, SessionKey, SessionService};
-use convoke_protocol::{ApprovalMode, CommandInfo, ConfigOption, SessionControl, SetConfigError, SetModeError};
+use convoke_protocol::{
+    ApprovalMode, CommandInfo, CompressOutcome, ConfigOption, SessionControl, SetConfigError, SetModeError,
+    SteerOutcome,
+};
 use convoke_tools::{BackgroundProcesses, ModeRefused, SessionPolicy};
 
 use crate::AdkAgentProtocol;
@@ -80,6 +83,14 @@ impl SessionControl for Control {
 
     fn set_config_option(&self, id: &str, value: &str) -> Result<(), SetConfigError> {
         config::set(self, &self.model, id, value)
+    }
+
+    async fn compress(&self) -> CompressOutcome {
+        self.protocol.compress().await
+    }
+
+    fn steer(&self, text: &str) -> SteerOutcome {
+        self.protocol.steer(text)
     }
 
     async fn close(&self) {

@@ -106,9 +106,15 @@ pub(crate) fn render_context(files: &[ContextFile]) -> String {
 }
 
 /// What the model should know of the place it works in; goes before the first prompt.
+pub(crate) fn is_session_context(text: &str) -> bool {
+    text.starts_with(SESSION_CONTEXT)
+}
+
+const SESSION_CONTEXT: &str = "<session_context>";
+
 pub(crate) fn session_context(cwd: &Path, date: &str) -> String {
     format!(
-        "<session_context>\nThis is Convoke. Context of this session, not a task:\n- Date: {date}\n- Operating system: \
+        "{SESSION_CONTEXT}\nThis is Convoke. Context of this session, not a task:\n- Date: {date}\n- Operating system: \
          {}\n- Workspace folder: {}\n</session_context>",
         std::env::consts::OS,
         cwd.display()

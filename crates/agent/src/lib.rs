@@ -7,11 +7,14 @@
 
 mod assemble;
 mod config;
+mod context;
 mod context_files;
 mod control;
 mod emitter;
 mod hooks;
 mod instructions;
+mod limits;
+mod loops;
 mod models;
 mod modes;
 mod near_context;
@@ -29,11 +32,14 @@ mod translate;
 mod web;
 
 pub use assemble::AgentFactory;
+pub use context::{Compressed, HistoryListener, MaskedOutput, MaskingOptions, NoHistoryListener};
 pub use context_files::{ContextFile, ContextFileOptions, find_context_files};
 pub use hooks::{
     AfterAgent, BeforeAgent, CompressTrigger, HookDefinition, HookEvent, HookLayer, HookOptions, HookSettings,
     HookSource, HookTrust, LifecycleHooks, NoLifecycleHooks, SessionEndReason, SessionStartSource, TrustNothing,
 };
+pub use limits::PromptLimits;
+pub use loops::{LoopDetector, LoopOptions};
 pub use models::{ConnectModel, ModelPorts, SessionModel};
 pub use options::AgentOptions;
 pub use prompts::PromptOptions;

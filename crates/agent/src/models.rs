@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use convoke_adk::Llm;
+use convoke_adk::{Content, Llm, LlmRequest, ModelError};
 use convoke_models::chain::FailureKind;
 use convoke_models::routing::Decision;
 use convoke_models::steering::SequenceReset;
@@ -18,7 +18,9 @@ use convoke_protocol::{
 };
 use convoke_stdx::iso8601;
 use convoke_tools::Mode;
+use futures::StreamExt;
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Thinking;
 use crate::emitter::Emitter;
@@ -47,13 +49,32 @@ pub struct SessionModel {
     /// Names that a person may choose from.
     pub(crate) offered: Arc<[String]>,
     pub(crate) thinking: Thinking,
+    /// The window of a model that nobody else knows the window of.
+    window: Option<u64>,
 }
+
+/// How many tokens a request may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) tokens: u64,
+    /// Whether that is known, and not a careful guess.
+    pub(crate) known: bool,
+}
+
+/// The window of a model that says nothing about it.
+const UNKNOWN_WINDOW: u64 = 128_000;
 
 impl SessionModel {
     /// One that never changes.
     #[must_use]
     pub fn fixed(llm: Arc<dyn Llm>) -> Self {
-        Self { llm, steered: None, offered: Arc::default(), thinking: Thinking::default() }
+        Self { llm, steered: None, offered: Arc::default(), thinking: Thinking::default(), window: None }
+    }
+
+    /// The same, with a window of so many tokens.
+    #[must_use]
+    pub fn with_window(self, tokens: u64) -> Self {
+        Self { window: Some(tokens), ..self }
     }
 
     /// One that is routed and that others may stand in for.
@@ -66,6 +87,57 @@ impl SessionModel {
     #[must_use]
     pub fn offering(self, names: Arc<[String]>) -> Self {
         Self { offered: names, ..self }
+    }
+
+    /// The window of the model that the next call goes to.
+    pub(crate) fn window(&self) -> Window {
+        let known = self.window.or_else(|| {
+            let llm = self.steered.as_ref()?;
+            llm.options().catalog.known_token_limit(&current(llm))
+        });
+        Window { tokens: known.unwrap_or(UNKNOWN_WINDOW), known: known.is_some() }
+    }
+
+    /// Whether side requests can go to a model of their own that stands under `alias`.
+    pub(crate) fn has_alias(&self, alias: &str) -> bool {
+        self.steered.as_ref().is_some_and(|llm| llm.options().catalog.is_alias(alias))
+    }
+
+    /// One whole answer beside the conversation, under the alias that `alias_of` names for the current model, or by that
+    /// model itself where there is no such alias.
+    ///
+    /// Errors: the model's.
+    pub(crate) async fn ask_aside(
+        &self,
+        alias_of: fn(&str) -> &'static str,
+        system: &str,
+        prompt: String,
+        cancel: &CancellationToken,
+    ) -> Result<String, ModelError> {
+        let mut request = LlmRequest {
+            system_instruction: vec![system.to_owned()],
+            contents: vec![Arc::new(Content::user(prompt))],
+            ..LlmRequest::default()
+        };
+        let Some(llm) = &self.steered else {
+            request.model = self.llm.model();
+            let mut pieces = self.llm.generate(request, cancel.clone());
+            let mut text = String::new();
+            while let Some(piece) = pieces.next().await {
+                let piece = piece?;
+                if piece.retracted {
+                    text.clear();
+                }
+                text.push_str(&piece.content.map(|content| content.joined_text()).unwrap_or_default());
+            }
+            return Ok(text);
+        };
+        let model = current(llm);
+        let alias = alias_of(model.id());
+        // A model of another provider is asked itself: nobody said that the default provider may read the session.
+        let by_alias = model.provider().is_none() && self.has_alias(alias);
+        request.model = if by_alias { alias.to_owned() } else { model.to_string() };
+        Ok(llm.ask(request, cancel).await?.text())
     }
 
     /// What is asked of a model changes with plan mode and with working unasked: the next call is routed anew.
@@ -85,6 +157,11 @@ impl SessionModel {
             llm.begin_turn();
         }
     }
+}
+
+/// The model of the running sequence, else the one that the next begins with.
+fn current(llm: &GeneratorLlm) -> ModelName {
+    llm.sequence().unwrap_or_else(|| llm.options().catalog.resolve(&llm.configured()))
 }
 
 /// A session's notices as events.

@@ -9,8 +9,12 @@ use convoke_stdx::guard::Spawner;
 use convoke_tools::{PolicyOptions, SandboxOptions};
 
 use crate::{
-    ConnectModel, ContextFileOptions, HookOptions, LifecycleHooks, NoLifecycleHooks, PromptOptions, ToolOptions,
+    ConnectModel, ContextFileOptions, HistoryListener, HookOptions, LifecycleHooks, LoopOptions, MaskingOptions,
+    NoHistoryListener, NoLifecycleHooks, PromptLimits, PromptOptions, ToolOptions,
 };
+
+/// A session is compressed when half of the window is used. Source: runtime specification §8.
+const DEFAULT_COMPRESSION: f64 = 0.5;
 
 /// What sessions are made from.
 #[derive(Clone)]
@@ -44,12 +48,25 @@ pub struct AgentOptions {
     pub output_folder: Option<PathBuf>,
     /// How long a command may be silent; the tools' default otherwise.
     pub shell_inactivity: Option<Duration>,
+    /// Characters of a command's output that the model reads, the rest is kept in a file; 0 for all of it. The tools'
+    /// default otherwise.
+    pub output_threshold: Option<usize>,
+    /// When old tool output is masked; `None` for never. Needs an output folder.
+    pub masking: Option<MaskingOptions>,
+    /// The part of the model's window at which a session is compressed; 0 for never.
+    pub compression_threshold: f64,
+    /// How loops are looked for.
+    pub loops: LoopOptions,
     /// Most model calls of one prompt; the kernel's default otherwise.
     pub max_turns: Option<u32>,
     /// What prompts may be short for.
     pub prompts: PromptOptions,
     /// Where a credential can be given; `None` where nobody can.
     pub authenticator: Option<Arc<dyn Authenticator>>,
+    /// Its other bounds.
+    pub limits: PromptLimits,
+    /// Who hears that a session's past was changed.
+    pub history: Arc<dyn HistoryListener>,
     /// The embedder's own code around a prompt; asked before the user's commands.
     pub hooks: Arc<dyn LifecycleHooks>,
     /// The user's commands.
@@ -75,9 +92,15 @@ impl AgentOptions {
             sandbox: None,
             output_folder: None,
             shell_inactivity: None,
+            output_threshold: None,
+            masking: Some(MaskingOptions::default()),
+            compression_threshold: DEFAULT_COMPRESSION,
+            loops: LoopOptions::default(),
             max_turns: None,
             prompts: PromptOptions::default(),
             authenticator: None,
+            limits: PromptLimits::default(),
+            history: Arc::new(NoHistoryListener),
             hooks: Arc::new(NoLifecycleHooks),
             user_hooks: HookOptions::default(),
         }

@@ -1,11 +1,16 @@
 //! The runtime behind `AgentProtocol`: one stream per prompt, exactly one start and one end.
 
+mod reach;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use convoke_adk::{Content, FlowError, GetSession, Part, Role, RunError, Runner, SessionKey, StopReason, StopSignal};
+use convoke_adk::{
+    Content, FlowError, GetSession, Inbox, Part, Role, RunControls, RunError, Runner, SessionKey, StopReason,
+    StopSignal,
+};
 use convoke_protocol::{
     AgentEventBody, AgentProtocol, AgentSend, ContentPart, ErrorStatus, EventLog, MessageRole, Meta, SendError,
     SendMessage, SendReceipt, SessionUpdate, StreamEndReason, StreamId,
@@ -17,14 +22,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use crate::context::compression::Compressor;
+use crate::context::guard::WILL_OVERFLOW;
 use crate::emitter::Emitter;
 use crate::hooks::{BLOCKED, LifecycleHooks, STOP_EXECUTION, SessionEndReason, SessionStartSource};
 use crate::instructions::session_context;
+use crate::limits::{MAX_BUDGET, MAX_TIME, PromptLimits, Stopwatch};
 use crate::models::{ModelEvents, SessionModel};
 use crate::prompts::{Meaning, Prompts, SessionFacts, Understood};
 use crate::told;
 use crate::tool_events::CurrentStream;
 use crate::translate::{Translator, model_parts};
+
+pub(crate) use reach::STEERING;
 
 /// How often a hook may send the agent back to work on one prompt. A hook that is never content would otherwise run
 /// for ever; ten rounds of "the tests still fail" are plenty.
@@ -49,13 +59,18 @@ struct Shared {
     prompts: Arc<Prompts>,
     cwd: PathBuf,
     clock: Clock,
+    compressor: Arc<Compressor>,
+    limits: PromptLimits,
+    stopwatch: Stopwatch,
+    /// Tokens of the running prompt.
+    used: Arc<AtomicU64>,
     streams: AtomicU64,
     state: Mutex<State>,
 }
 
 enum State {
     Idle,
-    Running { cancel: CancellationToken, ended: CancellationToken },
+    Running { cancel: CancellationToken, ended: CancellationToken, inbox: Inbox },
     Closed,
 }
 
@@ -71,11 +86,16 @@ pub(crate) struct Parts {
     pub(crate) stream: CurrentStream,
     pub(crate) prompts: Arc<Prompts>,
     pub(crate) cwd: PathBuf,
+    pub(crate) compressor: Arc<Compressor>,
+    pub(crate) limits: PromptLimits,
+    pub(crate) stopwatch: Stopwatch,
+    pub(crate) used: Arc<AtomicU64>,
 }
 
 impl AdkAgentProtocol {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { log, runner, key, model, model_events, hooks, start, stream, prompts, cwd } = parts;
+        let Parts { log, runner, key, model, model_events, hooks, start, stream, prompts, cwd, .. } = parts;
+        let Parts { compressor, limits, stopwatch, used, .. } = parts;
         let shared = Shared {
             log,
             runner,
@@ -88,6 +108,10 @@ impl AdkAgentProtocol {
             prompts,
             cwd,
             clock: Clock::start(),
+            compressor,
+            limits,
+            stopwatch,
+            used,
             streams: AtomicU64::new(0),
             state: Mutex::new(State::Idle),
         };
@@ -100,7 +124,7 @@ impl AdkAgentProtocol {
         let running = {
             let mut state = self.shared.state();
             match std::mem::replace(&mut *state, State::Closed) {
-                State::Running { cancel, ended } => Some((cancel, ended)),
+                State::Running { cancel, ended, .. } => Some((cancel, ended)),
                 State::Idle | State::Closed => None,
             }
         };
@@ -120,12 +144,15 @@ impl AdkAgentProtocol {
             return Err(SendError::Empty);
         }
         let (cancel, ended) = (CancellationToken::new(), CancellationToken::new());
+        let inbox = Inbox::default();
         {
             let mut state = self.shared.state();
             match *state {
                 State::Running { .. } => return Err(SendError::Busy),
                 State::Closed => return Err(SendError::Closed),
-                State::Idle => *state = State::Running { cancel: cancel.clone(), ended: ended.clone() },
+                State::Idle => {
+                    *state = State::Running { cancel: cancel.clone(), ended: ended.clone(), inbox: inbox.clone() };
+                }
             }
         }
         let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
@@ -144,6 +171,7 @@ impl AdkAgentProtocol {
             emitter,
             cancel,
             ended,
+            inbox,
             over: false,
         };
         self.tasks.spawn(stream.run(parts).instrument(span));
@@ -191,7 +219,7 @@ impl AgentProtocol for AdkAgentProtocol {
 
     async fn abort(&self) {
         let running = match &*self.shared.state() {
-            State::Running { cancel, ended } => Some((cancel.clone(), ended.clone())),
+            State::Running { cancel, ended, .. } => Some((cancel.clone(), ended.clone())),
             State::Idle | State::Closed => None,
         };
         if let Some((cancel, ended)) = running {
@@ -208,6 +236,7 @@ struct Stream {
     translator: Translator,
     cancel: CancellationToken,
     ended: CancellationToken,
+    inbox: Inbox,
     over: bool,
 }
 
@@ -220,6 +249,11 @@ struct Ending {
 impl Ending {
     fn new(reason: StreamEndReason) -> Self {
         Self { reason, data: Map::new() }
+    }
+
+    /// Whether the work is done and nobody said why it should be.
+    fn is_plain(&self) -> bool {
+        self.reason == StreamEndReason::Completed && !self.data.contains_key("code")
     }
 
     fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
@@ -235,6 +269,8 @@ impl Stream {
         self.emitter.emit(AgentEventBody::AgentStart);
         // Once per prompt, whatever number of model calls it takes.
         self.shared.model.begin_turn();
+        self.shared.stopwatch.restart();
+        self.shared.used.store(0, Ordering::Relaxed);
         self.shared.model_events.start(&self.emitter, self.shared.model.llm.model());
         let ending = self.work(parts).await;
         self.end(ending);
@@ -242,6 +278,7 @@ impl Stream {
 
     fn end(&mut self, ending: Ending) {
         self.over = true;
+        self.drop_unheard();
         let data = (!ending.data.is_empty()).then_some(Value::Object(ending.data));
         self.shared.stream.set(None);
         {
@@ -254,6 +291,15 @@ impl Stream {
         told::ended(ending.reason);
         self.emitter.emit(AgentEventBody::AgentEnd { reason: ending.reason, data });
         self.ended.cancel();
+    }
+
+    /// Says so where something that was taken is never read, because the stream ends for another reason.
+    fn drop_unheard(&self) {
+        let unheard: Vec<String> = self.inbox.close().iter().map(|message| message.content.joined_text()).collect();
+        if !unheard.is_empty() {
+            let data = Some(json!({"texts": unheard}));
+            self.emitter.emit(AgentEventBody::Custom { kind: "steering_unread".to_owned(), data });
+        }
     }
 
     /// Works on a prompt, and on what a hook makes of its end.
@@ -285,8 +331,12 @@ impl Stream {
         }
         parts.extend(before.additional_context.map(Part::text));
         for round in 0..=CONTINUATIONS_MAX {
-            let ending = self.invocation(std::mem::take(&mut parts)).await;
-            if ending.reason != StreamEndReason::Completed || ending.data.contains_key("code") {
+            let mut ending = self.invocation(std::mem::take(&mut parts)).await;
+            // Who was told that it is read is heard, however late it came.
+            while ending.is_plain() && !self.inbox.is_empty() {
+                ending = self.invocation(Vec::new()).await;
+            }
+            if !ending.is_plain() {
                 return ending;
             }
             let after = hooks.after_agent(&prompt, self.translator.response(), round > 0);
@@ -299,7 +349,9 @@ impl Stream {
             match (after.stop, after.continue_with) {
                 (Some(reason), _) => return self.stopped_by_hook(&reason),
                 (None, Some(more)) => parts = vec![Part::text(more)],
-                (None, None) => return ending,
+                (None, None) if self.inbox.close_if_empty() => return ending,
+                // Somebody spoke while the hook ran.
+                (None, None) => {}
             }
         }
         Ending::new(StreamEndReason::MaxTurns).with("code", "AFTER_AGENT_LIMIT")
@@ -360,7 +412,7 @@ impl Stream {
         Ending::new(StreamEndReason::Completed).with("code", BLOCKED)
     }
 
-    /// One invocation of the runner, told as events.
+    /// One invocation of the runner, told as events. Without parts it goes on from where the session stands.
     async fn invocation(&mut self, mut parts: Vec<Part>) -> Ending {
         let session = self.shared.runner.sessions().get(&self.shared.key, &GetSession::default());
         if session.is_some_and(|session| session.with(|s| s.events.is_empty())) {
@@ -369,13 +421,28 @@ impl Stream {
             parts.insert(0, Part::text(session_context(&self.shared.cwd, date)));
         }
         let stop = StopSignal::default();
-        let message = Content { role: Role::User, parts };
-        let events = self.shared.runner.run(&self.shared.key, Some(message), stop.clone(), self.cancel.clone());
-        futures::pin_mut!(events);
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => self.translator.event(&event),
-                Err(error) => return self.failed(error),
+        let message = (!parts.is_empty()).then_some(Content { role: Role::User, parts });
+        // Its own, so that the end of the time is not taken for the user's wish.
+        let cancel = self.cancel.child_token();
+        let controls = RunControls { stop: stop.clone(), cancel: cancel.clone(), inbox: self.inbox.clone() };
+        let events = self.shared.runner.run_with(&self.shared.key, message, controls);
+        let time = self.time_is_up();
+        futures::pin_mut!(events, time);
+        let mut late = false;
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    None => break,
+                    Some(Ok(event)) => self.translator.event(&event),
+                    Some(Err(RunError::Flow(FlowError::Cancelled))) if late && !self.cancel.is_cancelled() => {
+                        return self.too_late();
+                    }
+                    Some(Err(error)) => return self.failed(error),
+                },
+                () = &mut time, if !late => {
+                    late = true;
+                    cancel.cancel();
+                }
             }
         }
         // A cancellation that came while the last answer was on its way is still what the user asked for.
@@ -392,6 +459,22 @@ impl Stream {
         }
     }
 
+    /// Waits until the prompt has used up its time, which it may never.
+    fn time_is_up(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (stopwatch, limit) = (self.shared.stopwatch.clone(), self.shared.limits.time);
+        async move {
+            match limit {
+                Some(limit) => stopwatch.reaches(limit).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn too_late(&self) -> Ending {
+        let seconds = self.shared.limits.time.unwrap_or_default().as_secs_f64();
+        Ending::new(StreamEndReason::MaxTime).with("code", MAX_TIME).with("maxSeconds", seconds)
+    }
+
     /// A stop that a plugin or a tool asked for.
     fn stopped(&self, reason: StopReason) -> Ending {
         let StopReason { code, message } = reason;
@@ -403,8 +486,13 @@ impl Stream {
             self.emitter.emit(AgentEventBody::Custom { kind: "hook_message".to_owned(), data: Some(data) });
             return Ending::new(StreamEndReason::Completed).with("code", code).with("message", message);
         }
+        if code == MAX_BUDGET {
+            return Ending::new(StreamEndReason::MaxBudget).with("code", code).with("message", message);
+        }
         let meta = Map::from_iter([("code".to_owned(), Value::from(code.as_str()))]);
-        let body = AgentEventBody::Error { status: ErrorStatus::Internal, message: message.clone(), fatal: false };
+        let too_large = code == WILL_OVERFLOW;
+        let status = if too_large { ErrorStatus::ResourceExhausted } else { ErrorStatus::Internal };
+        let body = AgentEventBody::Error { status, message: message.clone(), fatal: too_large };
         self.emitter.emit_with(body, meta);
         Ending::new(StreamEndReason::Failed).with("code", code).with("message", message)
     }

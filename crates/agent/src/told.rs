@@ -8,10 +8,17 @@
 //! |---|---|
 //! | `gemini_cli.user_prompt` | `prompt_length` (characters), `prompt` |
 //! | `gemini_cli.conversation_finished` | `reason` |
+//! | `gemini_cli.tool_output_masking` | `tokens_before`, `tokens_after`, `masked_count`, `total_prunable_tokens` |
+//! | `gemini_cli.chat_compression` | `tokens_before`, `tokens_after`, `trigger` |
+//! | `gemini_cli.loop_detected` | `loop_type`, `strike`, `detail` |
+//!
+//! What happens between prompts has no such span and says itself which session it was.
 
 use convoke_adk::Part;
 use convoke_protocol::StreamEndReason;
 use tracing::{Level, Span, enabled, event};
+
+use crate::context::masking::MaskingOutcome;
 
 /// The target of telemetry events. They hold what people wrote: a listener that writes logs leaves them out.
 const TELEMETRY: &str = "convoke::telemetry";
@@ -57,4 +64,44 @@ pub(crate) fn ended(reason: StreamEndReason) {
         StreamEndReason::Refusal => "refusal",
     };
     event!(target: TELEMETRY, Level::INFO, event.name = "gemini_cli.conversation_finished", reason);
+}
+
+/// Old output was masked.
+pub(crate) fn masked(session_id: &str, outcome: &MaskingOutcome) {
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.tool_output_masking",
+        session.id = session_id,
+        tokens_before = outcome.tokens_before,
+        tokens_after = outcome.tokens_after,
+        masked_count = outcome.masked,
+        total_prunable_tokens = outcome.prunable_tokens,
+    );
+}
+
+/// A session was compressed.
+pub(crate) fn compressed(session_id: &str, tokens_before: u64, tokens_after: u64, trigger: &str) {
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.chat_compression",
+        session.id = session_id,
+        tokens_before,
+        tokens_after,
+        trigger,
+    );
+}
+
+/// The agent goes round in circles.
+pub(crate) fn looped(session_id: &str, loop_type: &str, strike: u32, detail: &str) {
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.loop_detected",
+        session.id = session_id,
+        loop_type,
+        strike,
+        detail,
+    );
 }

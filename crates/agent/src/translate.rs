@@ -11,6 +11,7 @@ use convoke_protocol::{AgentEventBody, ContentPart, ErrorStatus, EventId, Messag
 use serde_json::{Map, Value, json};
 
 use crate::emitter::Emitter;
+use crate::protocol::STEERING;
 
 /// Translates the events of one stream.
 pub(crate) struct Translator {
@@ -36,6 +37,7 @@ impl Translator {
 
     pub(crate) fn event(&mut self, event: &Event) {
         if event.author == "user" {
+            self.interjection(event);
             return;
         }
         if event.partial {
@@ -43,6 +45,18 @@ impl Translator {
         } else if event.content.as_ref().is_some_and(|content| content.role == Role::Model) || event.error.is_some() {
             self.consolidated(event);
         }
+    }
+
+    /// What the user said to the running turn. The prompt was told before the stream began, and a nudge is between us and
+    /// the model.
+    fn interjection(&self, event: &Event) {
+        let metadata = &event.actions.custom_metadata;
+        if metadata.get("source").and_then(Value::as_str) != Some(STEERING) {
+            return;
+        }
+        let parts = event.content.iter().flat_map(|content| &content.parts).filter_map(content_part);
+        let body = AgentEventBody::Message { role: MessageRole::User, content: parts.collect() };
+        self.emitter.emit_with(body, metadata.clone());
     }
 
     fn partial(&mut self, event: &Event) {

@@ -1,5 +1,7 @@
 //! Our agent, wired: options out of arguments and settings, for one prompt or for a client.
 
+mod context;
+
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
@@ -144,9 +146,16 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
             .integer("tools.shell.inactivityTimeout")
             .and_then(|seconds| u64::try_from(seconds).ok())
             .map(Duration::from_secs),
+        output_threshold: settings
+            .integer("tools.truncateToolOutputThreshold")
+            .map(|threshold| usize::try_from(threshold).unwrap_or(0)),
+        masking: context::masking(settings),
+        compression_threshold: context::compression(settings)?,
+        loops: context::loops(settings),
         max_turns: turns,
         user_hooks: hooks::options(startup),
         authenticator: Some(login),
+        limits: context::limits(settings),
         ..AgentOptions::new(info, Arc::new(connect), spawner())
     };
     Ok(Arc::new(AgentFactory::new(options)))

@@ -147,6 +147,10 @@ impl Settings {
         self.get(key)?.as_i64()
     }
 
+    pub(crate) fn number(&self, key: &str) -> Option<f64> {
+        self.get(key)?.as_f64()
+    }
+
     /// A list of texts; a single text counts as a list of one.
     pub(crate) fn texts(&self, key: &str) -> Option<Vec<String>> {
         match self.get(key)? {

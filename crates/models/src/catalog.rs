@@ -203,8 +203,20 @@ impl Catalog {
     /// How many tokens a request to `model` may have.
     #[must_use]
     pub fn token_limit(&self, model: &ModelName) -> u64 {
+        self.known_token_limit(model).unwrap_or(UNKNOWN_TOKEN_LIMIT)
+    }
+
+    /// The same, where it is known: `None` for a model that neither settings nor its family say anything about.
+    #[must_use]
+    pub fn known_token_limit(&self, model: &ModelName) -> Option<u64> {
         let defined = self.definitions.get(model.as_str()).and_then(|definition| definition.token_limit);
-        defined.or_else(|| family::token_limit(model.id())).unwrap_or(UNKNOWN_TOKEN_LIMIT)
+        defined.or_else(|| family::token_limit(model.id()))
+    }
+
+    /// Whether `name` is an alias.
+    #[must_use]
+    pub fn is_alias(&self, name: &str) -> bool {
+        self.aliases.contains_key(name.trim())
     }
 
     /// How large `model` is among its kind, where that is known.

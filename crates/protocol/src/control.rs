@@ -95,6 +95,16 @@ pub trait SessionControl: Send + Sync {
     /// Sets one of [`Self::config_options`] to a value on offer; holds from the next model call on.
     fn set_config_option(&self, id: &str, value: &str) -> Result<(), SetConfigError>;
 
+    /// Replaces the older part of the session by a summary, now.
+    async fn compress(&self) -> CompressOutcome {
+        CompressOutcome::Failed { why: "this session can't be compressed".to_owned() }
+    }
+
+    /// Says something to the running turn: the agent reads it before its next model call.
+    fn steer(&self, _text: &str) -> SteerOutcome {
+        SteerOutcome::NoTurn
+    }
+
     /// Ends the session: aborts what runs, ends its background processes, closes its log.
     async fn close(&self);
 }
@@ -108,6 +118,38 @@ pub struct CommandInfo {
     pub description: String,
     /// What may follow it, for people; `None` if nothing.
     pub hint: Option<String>,
+}
+
+/// What became of a wish to compress a session. Sizes are in tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompressOutcome {
+    /// It is smaller now.
+    Compressed {
+        /// Its size before.
+        before: u64,
+        /// And now.
+        after: u64,
+    },
+    /// There was nothing to gain.
+    Noop,
+    /// It is as it was.
+    Failed {
+        /// Why.
+        why: String,
+    },
+    /// A turn is running; ask again when it is over.
+    Busy,
+}
+
+/// What became of something that was said to a running turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SteerOutcome {
+    /// The agent reads it before its next model call.
+    Taken,
+    /// No turn runs, or it is just over: send a prompt.
+    NoTurn,
+    /// Too much waits already.
+    Full,
 }
 
 /// Why a session could not be made.

@@ -24,7 +24,8 @@ pub use auth::{AuthError, AuthMethod, Authenticator};
 pub use config_option::{ConfigCategory, ConfigChoice, ConfigOption, SetConfigError};
 pub use content::{ContentPart, DisplayContent, ToolDisplay, ToolKind, ToolLocation};
 pub use control::{
-    AgentInfo, CommandInfo, HostedSession, NewSession, SessionControl, SessionError, SessionFactory, SetModeError,
+    AgentInfo, CommandInfo, CompressOutcome, HostedSession, NewSession, SessionControl, SessionError, SessionFactory,
+    SetModeError, SteerOutcome,
 };
 pub use event::{AgentEvent, AgentEventBody, ErrorStatus, MessageRole, Meta, StreamEndReason};
 pub use exit::ExitCode;

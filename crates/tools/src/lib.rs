@@ -45,5 +45,5 @@ pub use redaction::Redaction;
 pub use registry::{RegisterError, ToolRegistry};
 pub use sandbox::SandboxOptions;
 pub use tool::{ConfirmationDetails, DeclarativeTool, ExecutionContext, Invocation, Kind, Location};
-pub use truncate::{Truncated, Truncation};
+pub use truncate::{Truncated, Truncation, output_file_name};
 pub use workspace::{Access, PathError, ResolvedPath, Workspace, WorkspaceOptions};

@@ -63,7 +63,7 @@ impl Truncation {
 
     async fn keep(&self, tool: &str, call_id: &str, text: String) -> Option<String> {
         let folder = self.folder.clone()?;
-        let path = folder.join(file_name(tool, call_id));
+        let path = folder.join(output_file_name(tool, call_id));
         let written = {
             let path = path.clone();
             tokio::task::spawn_blocking(move || {
@@ -83,7 +83,10 @@ impl Truncation {
 }
 
 /// `<tool>_<call id>.txt` in lower case; the tool is left out where the id begins with it.
-fn file_name(tool: &str, call_id: &str) -> String {
+///
+/// Whatever keeps a call's output keeps it under this name, so that it is kept once.
+#[must_use]
+pub fn output_file_name(tool: &str, call_id: &str) -> String {
     // Names in most file systems end at 255 bytes.
     const NAME_MAX: usize = 200;
     let name = if call_id.starts_with(tool) { call_id.to_owned() } else { format!("{tool}_{call_id}") };
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_tool_is_not_named_twice() {
-        assert_eq!(file_name("read_file", "read_file__12"), "read_file__12.txt");
-        assert!(file_name("t", &"x".repeat(999)).len() < 255);
+        assert_eq!(output_file_name("read_file", "read_file__12"), "read_file__12.txt");
+        assert!(output_file_name("t", &"x".repeat(999)).len() < 255);
     }
 }

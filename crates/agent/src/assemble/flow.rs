@@ -2,15 +2,22 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use convoke_adk::{GenerateConfig, Instruction, LlmAgent, Plugin, RequestProcessor};
 use convoke_tools::SessionPolicy;
 
 use crate::AgentOptions;
 use crate::config::ThinkingProcessor;
+use crate::context::History;
+use crate::context::compression::{CompressionProcessor, Compressor};
+use crate::context::guard::ContextGuard;
+use crate::context::masking::{Masker, ToolOutputMaskingProcessor};
 use crate::context_files::find_context_files;
 use crate::hooks::{HookBridge, SessionHooks};
 use crate::instructions::SystemInstruction;
+use crate::limits::BudgetPlugin;
+use crate::loops::LoopPlugin;
 use crate::models::SessionModel;
 use crate::routing::RoutingProcessor;
 
@@ -21,6 +28,11 @@ pub(super) struct FlowParts<'a> {
     pub(super) policy: &'a SessionPolicy,
     pub(super) model: &'a SessionModel,
     pub(super) hooks: &'a Arc<SessionHooks>,
+    pub(super) history: &'a History,
+    pub(super) masker: Option<&'a Arc<Masker>>,
+    pub(super) compressor: &'a Arc<Compressor>,
+    /// Tokens of the running prompt.
+    pub(super) used: &'a Arc<AtomicU64>,
 }
 
 impl FlowParts<'_> {
@@ -29,6 +41,12 @@ impl FlowParts<'_> {
         let instruction = Instruction::Provider(Arc::new(self.instruction()));
         let mut processors = LlmAgent::default_processors(GenerateConfig::default(), instruction);
         processors.push(Arc::new(ThinkingProcessor(self.model.thinking.clone())));
+        // What shortens the session comes before what measures it, and both before a model is chosen for what is left.
+        processors.push(Arc::new(CompressionProcessor::new(self.compressor.clone())));
+        if let (Some(masker), Some(_)) = (self.masker, self.options.masking) {
+            processors.push(Arc::new(ToolOutputMaskingProcessor::new(masker.clone())));
+        }
+        processors.push(Arc::new(ContextGuard::new(self.history.clone(), self.model.clone())));
         // Last: it looks at the conversation as it will be sent, and tools are declared for the model that it chose.
         if let Some(llm) = &self.model.steered {
             processors.push(Arc::new(RoutingProcessor::new(llm.clone(), self.policy.clone())));
@@ -38,7 +56,17 @@ impl FlowParts<'_> {
 
     /// The plugins.
     pub(super) fn plugins(&self) -> Vec<Arc<dyn Plugin>> {
-        vec![Arc::new(HookBridge::new(self.hooks.clone()))]
+        let mut plugins: Vec<Arc<dyn Plugin>> = Vec::new();
+        if self.options.loops.enabled {
+            let id = self.history.session_id.clone();
+            plugins.push(Arc::new(LoopPlugin::new(id, self.model.clone(), self.options.loops)));
+        }
+        if let Some(tokens) = self.options.limits.tokens {
+            plugins.push(Arc::new(BudgetPlugin::new(tokens, self.used.clone())));
+        }
+        // The user's commands come last: the first plugin that answers is the last one that is asked.
+        plugins.push(Arc::new(HookBridge::new(self.hooks.clone())));
+        plugins
     }
 
     fn instruction(&self) -> SystemInstruction {

@@ -100,11 +100,17 @@ fn shell(options: &AgentOptions) -> ShellOptions {
     shell
 }
 
-/// Starts the scheduler of a session. Large output goes to `outputs`.
+/// What happens to large output: the whole of it goes to `outputs`.
+pub(super) fn truncation(options: &AgentOptions, outputs: Option<PathBuf>) -> Truncation {
+    let threshold = options.output_threshold.unwrap_or(Truncation::default().threshold);
+    Truncation { threshold, folder: outputs }
+}
+
+/// Starts the scheduler of a session.
 pub(super) fn scheduler(
     policy: &SessionPolicy,
     registry: &Arc<ToolRegistry>,
-    outputs: Option<PathBuf>,
+    truncation: Truncation,
     approver: Arc<dyn Approver>,
     observer: Arc<dyn SchedulerObserver>,
     hooks: Arc<dyn ToolHooks>,
@@ -113,7 +119,7 @@ pub(super) fn scheduler(
         approver,
         observer,
         hooks,
-        truncation: Truncation { folder: outputs, ..Truncation::default() },
+        truncation,
         ..SchedulerOptions::new(registry.clone(), policy.clone())
     }))
 }

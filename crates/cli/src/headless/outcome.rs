@@ -174,12 +174,22 @@ impl Watcher {
         let mut note = None;
         let error = match reason {
             StreamEndReason::Completed => None,
+            StreamEndReason::MaxBudget if data.get("message").is_some() => {
+                let message = data.get("message").and_then(Value::as_str).unwrap_or_default();
+                Some(Failure::new("max_budget", message, ExitCode::Budget))
+            }
             StreamEndReason::MaxBudget => {
                 note = Some("the answer was cut off at the model's output limit");
                 None
             }
             StreamEndReason::Aborted => Some(Failure::new("cancelled", "cancelled", ExitCode::Cancelled)),
-            StreamEndReason::MaxTurns | StreamEndReason::MaxTime => {
+            StreamEndReason::MaxTime => {
+                let seconds = data.get("maxSeconds").and_then(Value::as_f64);
+                let seconds = seconds.map_or_else(String::new, |seconds| format!(" ({seconds} s)"));
+                let message = format!("the time for one prompt{seconds} is over");
+                Some(Failure::new("max_time", message, ExitCode::Turns))
+            }
+            StreamEndReason::MaxTurns => {
                 let limit = data.get("maxTurns").and_then(Value::as_u64);
                 let limit = limit.map_or_else(String::new, |limit| format!(" ({limit})"));
                 let message = format!("the limit of turns for one prompt{limit} is reached");

@@ -1,0 +1,72 @@
+//! Reaching a session beside its prompts: a word to the running turn, and compression between turns.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use convoke_adk::{Accepted, Content, GetSession, Inbox, Interjection};
+use convoke_protocol::{CompressOutcome, SteerOutcome, StreamId};
+use serde_json::Map;
+use tokio_util::sync::CancellationToken;
+
+use super::{AdkAgentProtocol, State};
+use crate::emitter::Emitter;
+
+/// Whose message it is that a user says in between.
+pub(crate) const STEERING: &str = "steering";
+
+impl AdkAgentProtocol {
+    /// Says something to the running turn.
+    pub(crate) fn steer(&self, text: &str) -> SteerOutcome {
+        let State::Running { inbox, .. } = &*self.shared.state() else { return SteerOutcome::NoTurn };
+        let metadata = Map::from_iter([("source".to_owned(), STEERING.into())]);
+        match inbox.push(Interjection { content: Content::user(text), metadata }) {
+            Accepted::Yes => SteerOutcome::Taken,
+            Accepted::Closed => SteerOutcome::NoTurn,
+            Accepted::Full => SteerOutcome::Full,
+        }
+    }
+
+    /// Compresses the session; prompts have to wait until it is done.
+    pub(crate) async fn compress(&self) -> CompressOutcome {
+        let (cancel, ended) = (CancellationToken::new(), CancellationToken::new());
+        let inbox = Inbox::default();
+        let _nothing_waits = inbox.close();
+        {
+            let mut state = self.shared.state();
+            match *state {
+                State::Running { .. } => return CompressOutcome::Busy,
+                State::Closed => return CompressOutcome::Failed { why: "the session is closed".to_owned() },
+                State::Idle => *state = State::Running { cancel: cancel.clone(), ended: ended.clone(), inbox },
+            }
+        }
+        // Whoever stops waiting for this future stops the compression with it.
+        let _reserved = Reserved { protocol: self, ended };
+        let Some(session) = self.shared.runner.sessions().get(&self.shared.key, &GetSession::default()) else {
+            return CompressOutcome::Failed { why: "the session is gone".to_owned() };
+        };
+        let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = StreamId(format!("{}-update-{number}", self.shared.key.session_id));
+        let emitter = Emitter::new(self.shared.log.clone(), id, self.shared.clock);
+        self.shared.stream.set(Some(Arc::new(emitter)));
+        self.shared.compressor.compress_now(&session, &cancel).await
+    }
+}
+
+/// A session that is busy with something that is no stream; free again when dropped.
+struct Reserved<'a> {
+    protocol: &'a AdkAgentProtocol,
+    ended: CancellationToken,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.protocol.shared.stream.set(None);
+        {
+            let mut state = self.protocol.shared.state();
+            if !matches!(*state, State::Closed) {
+                *state = State::Idle;
+            }
+        }
+        self.ended.cancel();
+    }
+}
