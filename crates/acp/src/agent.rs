@@ -17,6 +17,7 @@ mod outbox;
 mod permission;
 mod quota;
 mod serve;
+mod servers;
 mod session;
 mod settings;
 mod translate;

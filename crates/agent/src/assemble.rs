@@ -25,6 +25,7 @@ use crate::context_files::find_context_files;
 use crate::control::Control;
 use crate::hooks::{NotifyingApprover, SessionHooks, SessionHooksParts, SessionStartSource};
 use crate::limits::{Stopwatch, Unhurried};
+use crate::mcp::{self, McpToolset};
 use crate::models::{ModelEvents, ModelPorts, PortFallback, SessionModel};
 use crate::modes;
 use crate::permission::PortApprover;
@@ -105,7 +106,7 @@ impl AgentFactory {
     }
 
     fn assemble(&self, new: NewSession) -> Result<HostedSession, SessionError> {
-        let NewSession { cwd, additional_directories, session_id, permission, approval_mode } = new;
+        let NewSession { cwd, additional_directories, session_id, permission, approval_mode, mcp_servers } = new;
         let options = &self.options;
         let workspace = Arc::new(self.workspace(&cwd, &additional_directories)?);
         let policy = self.policy(approval_mode)?;
@@ -126,6 +127,9 @@ impl AgentFactory {
             stream: stream.clone(),
             web: model.steered.clone().map(LlmWeb::new),
         };
+        let further = options.include_directories.iter().chain(&additional_directories).cloned();
+        let roots = std::iter::once(cwd.clone()).chain(further).collect();
+        let servers = mcp::servers(options, roots, mcp_servers);
         let registry = tools::registry(options, &policy, &workspace, &background, ports)?;
         let outputs = options.output_folder.as_ref().map(|folder| folder.join(format!("session-{id}")));
         let hooks = SessionHooks::new(SessionHooksParts {
@@ -163,11 +167,12 @@ impl AgentFactory {
             compressor: &context.compressor,
             used: &used,
         };
+        let mcp_tools = McpToolset::new(options, registry, servers.clone(), policy.clone(), stream.clone());
         let agent = LlmAgent {
             name: AGENT_NAME.to_owned(),
             model: model.llm.clone(),
             processors: flow.processors(),
-            toolsets: vec![registry],
+            toolsets: vec![Arc::new(mcp_tools)],
             dispatcher,
         };
         let config = RunConfig { max_llm_calls: options.max_turns.or(RunConfig::default().max_llm_calls) };
@@ -197,6 +202,7 @@ impl AgentFactory {
             protocol: protocol.clone(),
             background,
             hooks,
+            servers,
             sessions: self.sessions.clone(),
             key,
             outputs,

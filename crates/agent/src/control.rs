@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use convoke_adk::{InMemorySessionService, SessionKey, SessionService};
+use convoke_mcp::McpServers;
 use convoke_protocol::{
     ApprovalMode, CommandInfo, CompressOutcome, ConfigOption, SessionControl, SetConfigError, SetModeError,
     SteerOutcome,
@@ -27,6 +28,7 @@ pub(crate) struct Control {
     pub(crate) protocol: Arc<AdkAgentProtocol>,
     pub(crate) background: Arc<BackgroundProcesses>,
     pub(crate) hooks: Arc<SessionHooks>,
+    pub(crate) servers: Arc<McpServers>,
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) key: SessionKey,
     /// Large output of this session, for as long as it lives.
@@ -97,6 +99,7 @@ impl SessionControl for Control {
         self.protocol.close().await;
         self.hooks.close().await;
         self.background.close().await;
+        self.servers.close().await;
         self.sessions.delete(&self.key);
         if let Some(folder) = self.outputs.clone() {
             // Most sessions never made one; whatever else goes wrong leaves files behind and harms nobody.

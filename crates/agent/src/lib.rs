@@ -15,6 +15,7 @@ mod hooks;
 mod instructions;
 mod limits;
 mod loops;
+mod mcp;
 mod models;
 mod modes;
 mod near_context;
@@ -40,6 +41,7 @@ pub use hooks::{
 };
 pub use limits::PromptLimits;
 pub use loops::{LoopDetector, LoopOptions};
+pub use mcp::McpSettings;
 pub use models::{ConnectModel, ModelPorts, SessionModel};
 pub use options::AgentOptions;
 pub use prompts::PromptOptions;

@@ -10,7 +10,7 @@ use convoke_tools::{PolicyOptions, SandboxOptions};
 
 use crate::{
     ConnectModel, ContextFileOptions, HistoryListener, HookOptions, LifecycleHooks, LoopOptions, MaskingOptions,
-    NoHistoryListener, NoLifecycleHooks, PromptLimits, PromptOptions, ToolOptions,
+    McpSettings, NoHistoryListener, NoLifecycleHooks, PromptLimits, PromptOptions, ToolOptions,
 };
 
 /// A session is compressed when half of the window is used. Source: runtime specification §8.
@@ -35,6 +35,8 @@ pub struct AgentOptions {
     pub context: ContextFileOptions,
     /// Which tools come with us, and within what bounds.
     pub tools: ToolOptions,
+    /// The MCP servers that bring more of them.
+    pub mcp: McpSettings,
     /// Tools that are not offered at all.
     pub exclude_tools: Vec<String>,
     /// How commands are started.
@@ -86,6 +88,7 @@ impl AgentOptions {
             home: None,
             context: ContextFileOptions::default(),
             tools: ToolOptions::default(),
+            mcp: McpSettings::default(),
             exclude_tools: Vec::new(),
             spawner,
             secret_variables: Vec::new(),

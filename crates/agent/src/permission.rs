@@ -32,6 +32,10 @@ impl PortApprover {
             }),
             // The whole command is the title and the raw input; repeating it would only hide it.
             ConfirmationDetails::Exec { .. } => {}
+            // Server and tool are the title; the arguments are shown whole, as a client may cut its titles.
+            ConfirmationDetails::Mcp { args, .. } => {
+                content.push(PermissionContent::Text(serde_json::to_string_pretty(&args).unwrap_or_default()));
+            }
             ConfirmationDetails::Info { prompt } => content.push(PermissionContent::Text(prompt)),
         }
         PermissionRequest {

@@ -27,7 +27,7 @@ use crate::settings::Settings;
 use crate::startup::Startup;
 use crate::telemetry::{RunConfig, Telemetry};
 use crate::trust::Trust;
-use crate::{hooks, logging, sandbox, tool_options};
+use crate::{hooks, logging, mcp, sandbox, tool_options};
 
 /// Who is on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,8 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let (extensions, warnings) = extensions::chosen(startup, &args.extensions);
-    for warning in warnings {
+    let (mcp, odd) = mcp::settings(args, startup, &extensions);
+    for warning in warnings.into_iter().chain(odd) {
         complain(&format!("warning: {warning}"));
     }
     let options = AgentOptions {
@@ -128,6 +129,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
                 .unwrap_or_else(|| ["CONVOKE.md", "AGENTS.md", "GEMINI.md"].map(ToOwned::to_owned).to_vec()),
             global_folders: startup.home.iter().flat_map(|home| home.folders()).collect(),
         },
+        mcp,
         tools: tool_options::tool_options(startup),
         prompts: prompts(startup, whom, &extensions),
         exclude_tools: {

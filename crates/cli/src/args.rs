@@ -203,6 +203,10 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "TOOL", value_delimiter = ',')]
     pub(crate) allowed_tools: Vec<String>,
 
+    /// The only MCP servers to use
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) allowed_mcp_server_names: Option<Vec<String>>,
+
     /// Further folders to work in
     #[arg(long, value_name = "FOLDER", value_delimiter = ',')]
     pub(crate) include_directories: Vec<PathBuf>,

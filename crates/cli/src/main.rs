@@ -16,6 +16,7 @@ mod home;
 mod hooks;
 mod logging;
 mod login;
+mod mcp;
 mod models_command;
 mod providers;
 mod sandbox;

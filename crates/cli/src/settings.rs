@@ -99,7 +99,7 @@ impl Settings {
             },
             hooks,
         );
-        layer::merge(&mut self.merged, layer);
+        layer::merge_layers(&mut self.merged, layer);
         Ok(())
     }
 
@@ -159,6 +159,11 @@ impl Settings {
             _ => None,
         }
     }
+}
+
+/// A file of the same kind as settings: JSON with comments and variables. `None` if there is no file.
+pub(crate) fn read_json(path: &Path, environment: &Environment) -> Result<Option<Map<String, Value>>, SettingsError> {
+    layer::read(path, environment)
 }
 
 #[cfg(test)]

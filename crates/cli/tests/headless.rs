@@ -307,3 +307,63 @@ fn shells_of(environment: &TestEnvironment) -> usize {
         .filter(|cwd| *cwd == workspace)
         .count()
 }
+
+/// Settings with the scripted MCP server, in the user's home.
+fn with_mcp_server(environment: &TestEnvironment, args: &[&str], more: &Value) {
+    let mut server = json!({"command": convoke_testkit::scripted_mcp_binary(), "args": args});
+    server.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    environment.write("home/.convoke/settings.json", json!({"mcpServers": {"my_db": server}}).to_string());
+}
+
+#[test]
+fn tools_of_a_trusted_mcp_server_are_called_and_others_are_not_offered() {
+    let environment = TestEnvironment::new();
+    let echo = call("mcp_my_db_echo", json!({"text": "hello there"}));
+    let file = script(&environment, &[json!([echo]), json!([{"text": "done"}])]);
+    let args = ["--fake-responses", &file, "-p", "x", "-o", "stream-json"];
+    let result = |ran: &Ran| lines(ran).into_iter().find(|line| line["type"] == "tool_result").unwrap();
+
+    with_mcp_server(&environment, &[], &json!({"trust": true}));
+    let trusted = run(&mut convoke(&environment, &args), "");
+    let told = result(&trusted);
+    assert_eq!((trusted.code, &told["status"]), (Some(0), &json!("success")), "{}", trusted.stderr);
+    assert!(told["output"].as_str().unwrap().contains("hello there"), "{told}");
+
+    // Nobody can be asked, and nothing says that it may be called.
+    with_mcp_server(&environment, &[], &json!({}));
+    assert_eq!(result(&run(&mut convoke(&environment, &args), ""))["status"], "error");
+
+    with_mcp_server(&environment, &[], &json!({"trust": true, "excludeTools": ["echo"]}));
+    let excluded = result(&run(&mut convoke(&environment, &args), ""));
+    assert!(excluded["error"]["message"].as_str().unwrap().contains("not found"), "{excluded}");
+
+    with_mcp_server(&environment, &[], &json!({"trust": true}));
+    let other = run(convoke(&environment, &args).args(["--allowed-mcp-server-names", "other"]), "");
+    assert_eq!(result(&other)["status"], "error");
+}
+
+#[test]
+fn mcp_json_of_a_workspace_counts_where_the_workspace_is_trusted() {
+    let environment = TestEnvironment::new();
+    let server = json!({"command": convoke_testkit::scripted_mcp_binary(), "env": {"COLOUR": "${SHADE:-green}"}});
+    environment.write("workspace/.mcp.json", json!({"mcpServers": {"s": server}}).to_string());
+    let variable = call("mcp_s_variable", json!({"name": "COLOUR"}));
+    let secret = call("mcp_s_variable", json!({"name": "GEMINI_API_KEY"}));
+    let file = script(&environment, &[json!([variable, secret]), json!([{"text": "done"}])]);
+    let args = ["--fake-responses", &file, "-p", "x", "-o", "stream-json", "-y"];
+    let outputs = |ran: &Ran| {
+        let results = lines(ran).into_iter().filter(|line| line["type"] == "tool_result");
+        results.map(|line| line["output"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let trusted = run(convoke(&environment, &args).arg("--skip-trust"), "");
+    let told = outputs(&trusted);
+    assert!(told[0].contains("green"), "{told:?} {}", trusted.stderr);
+    assert!(told[1].contains("unset"), "{told:?}");
+
+    environment.write(
+        "home/.convoke/trustedFolders.json",
+        json!({environment.workspace().display().to_string(): "DO_NOT_TRUST"}).to_string(),
+    );
+    let untrusted = run(convoke(&environment, &args[..4]).args(["-o", "text"]), "");
+    assert!(untrusted.stderr.contains(".mcp.json are ignored"), "{}", untrusted.stderr);
+}

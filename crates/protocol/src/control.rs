@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use crate::{AgentProtocol, ApprovalMode, Authenticator, ConfigOption, PermissionPort, SessionId, SetConfigError};
 
@@ -45,13 +46,31 @@ pub struct NewSession {
     pub permission: Arc<dyn PermissionPort>,
     /// Its first approval mode; the factory's default otherwise.
     pub approval_mode: Option<ApprovalMode>,
+    /// MCP servers that the client brings along.
+    pub mcp_servers: Vec<SessionServer>,
+}
+
+/// An MCP server that a client brings to a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionServer {
+    /// What it is called.
+    pub name: String,
+    /// How it is reached, in the words of `mcpServers` in settings.
+    pub config: Value,
 }
 
 impl NewSession {
     /// A session in `cwd` whose questions go to `permission`; everything else as the factory has it.
     #[must_use]
     pub fn new(cwd: PathBuf, permission: Arc<dyn PermissionPort>) -> Self {
-        Self { cwd, additional_directories: Vec::new(), session_id: None, permission, approval_mode: None }
+        Self {
+            cwd,
+            additional_directories: Vec::new(),
+            session_id: None,
+            permission,
+            approval_mode: None,
+            mcp_servers: Vec::new(),
+        }
     }
 }
 

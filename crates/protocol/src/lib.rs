@@ -25,7 +25,7 @@ pub use config_option::{ConfigCategory, ConfigChoice, ConfigOption, SetConfigErr
 pub use content::{ContentPart, DisplayContent, ToolDisplay, ToolKind, ToolLocation};
 pub use control::{
     AgentInfo, CommandInfo, CompressOutcome, HostedSession, NewSession, SessionControl, SessionError, SessionFactory,
-    SetModeError, SteerOutcome,
+    SessionServer, SetModeError, SteerOutcome,
 };
 pub use event::{AgentEvent, AgentEventBody, ErrorStatus, MessageRole, Meta, StreamEndReason};
 pub use exit::ExitCode;

@@ -2,12 +2,15 @@
 //!
 //! Used from tests only. What may panic here fails the test that called it.
 
+mod binary;
 #[expect(clippy::expect_used, reason = "a test that can't have its folder fails, with these words")]
 mod environment;
 pub mod fake_model;
 mod fuzz;
 mod scripted_agent;
+mod scripted_mcp;
 
 pub use environment::{Ran, TestEnvironment, run};
 pub use fuzz::fuzz;
 pub use scripted_agent::{Chaos, Script, run_scripted_agent, scripted_agent_binary};
+pub use scripted_mcp::{McpScript, run_scripted_mcp, scripted_mcp_binary};

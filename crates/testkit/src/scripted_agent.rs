@@ -33,10 +33,10 @@ mod turn;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::binary::binary_beside_tests;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot};
@@ -136,25 +136,7 @@ impl Script {
 /// If it can't be built.
 #[must_use]
 pub fn scripted_agent_binary() -> PathBuf {
-    let test = std::env::current_exe().unwrap_or_default();
-    let profile = test.parent().and_then(|deps| deps.parent()).unwrap_or(&test);
-    let binary = profile.join("scripted-acp-agent");
-    if !binary.exists() {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "-p", "convoke-testkit", "--bin", "scripted-acp-agent"]);
-        build.args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]);
-        if let Some(target) = profile.parent() {
-            build.arg("--target-dir").arg(target);
-        }
-        match profile.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => {}
-            Some(other) => _ = build.args(["--profile", other]),
-        }
-        let built = build.status().is_ok_and(|status| status.success());
-        assert!(built && binary.exists(), "build the scripted agent at {}", binary.display());
-    }
-    binary
+    binary_beside_tests("scripted-acp-agent")
 }
 
 /// Runs the agent until its input ends, and returns the code to exit with.

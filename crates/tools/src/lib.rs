@@ -44,6 +44,6 @@ pub use record::{CallDecision, CallRecord, CallResult, CallStatus, NoObserver, S
 pub use redaction::Redaction;
 pub use registry::{RegisterError, ToolRegistry};
 pub use sandbox::SandboxOptions;
-pub use tool::{ConfirmationDetails, DeclarativeTool, ExecutionContext, Invocation, Kind, Location};
+pub use tool::{ConfirmationDetails, DeclarativeTool, ExecutionContext, Invocation, Kind, Location, ToolOrigin};
 pub use truncate::{Truncated, Truncation, output_file_name};
 pub use workspace::{Access, PathError, ResolvedPath, Workspace, WorkspaceOptions};

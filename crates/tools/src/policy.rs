@@ -149,6 +149,9 @@ impl Always {
 /// Why asking means refusing. Source: runtime specification §6.3.
 const NEEDS_USER: &str = "It requires user confirmation, which is not supported in non-interactive mode.";
 
+// Rules of files, and one for each tool of a trusted server.
+const RULES_MAX: usize = 8192;
+
 // A session in which a person clicked "always" this often has a person who should write rules instead.
 const REMEMBERED_MAX: usize = 256;
 
@@ -206,6 +209,19 @@ impl Policy {
         }
         self.mode = mode;
         Ok(())
+    }
+
+    /// Adds a rule for the rest of the session.
+    pub fn add_rule(&mut self, rule: Rule) {
+        if self.rules.contains(&rule) {
+            return;
+        }
+        if self.rules.len() >= RULES_MAX {
+            tracing::warn!(source = %rule.source, "there are too many rules; one is left out");
+            return;
+        }
+        self.rules.push(rule);
+        self.rules.sort_by(|a, b| b.priority.cmp(&a.priority).then(b.decision.cmp(&a.decision)));
     }
 
     /// Decides one call. `tool` is the registered name, never an alias.

@@ -27,6 +27,11 @@ pub trait DeclarativeTool: Send + Sync {
     /// How the model sees it; `model` is the one that is about to be asked.
     fn declaration(&self, model: &str) -> FunctionDeclaration;
 
+    /// Where it comes from, for a tool of an MCP server.
+    fn origin(&self) -> Option<&ToolOrigin> {
+        None
+    }
+
     /// Whether calls may run beside others. By default, calls of tools that only read.
     fn parallelizable(&self) -> bool {
         self.kind().is_read_only()
@@ -54,6 +59,28 @@ pub trait DeclarativeTool: Send + Sync {
 
     /// Checks `args` and prepares a call. Must not change anything, and must not wait for anything but a local disk.
     fn build(&self, args: &Value) -> Result<Arc<dyn Invocation>, ToolFailure>;
+}
+
+/// Whose a tool is, for one of an MCP server, and what the server says about it.
+///
+/// The hints are the server's own words: they may make a decision stricter, and more lenient only if the user trusts
+/// the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolOrigin {
+    /// The server.
+    pub server: String,
+    /// What the server calls the tool.
+    pub tool: String,
+    /// Whether the user trusts the server.
+    pub trusted: bool,
+    /// It changes nothing.
+    pub read_only: Option<bool>,
+    /// It may destroy.
+    pub destructive: Option<bool>,
+    /// Doing it twice is doing it once.
+    pub idempotent: Option<bool>,
+    /// It reaches out to the world.
+    pub open_world: Option<bool>,
 }
 
 /// One call of a tool, with arguments that were checked.
@@ -173,7 +200,7 @@ pub struct Location {
 }
 
 /// What a person should see before a call runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ConfirmationDetails {
     /// A file would change.
     Edit {
@@ -192,6 +219,15 @@ pub enum ConfirmationDetails {
         command: String,
         /// The programs it names, as far as can be told; empty for a command that is too complex to tell.
         root_commands: Vec<String>,
+    },
+    /// A tool of an MCP server would be called.
+    Mcp {
+        /// The server.
+        server: String,
+        /// What the server calls the tool.
+        tool: String,
+        /// The arguments, all of them.
+        args: Value,
     },
     /// Anything else.
     Info {

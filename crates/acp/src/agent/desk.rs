@@ -20,6 +20,7 @@ use crate::rpc_error::{INVALID_PARAMS, INVALID_REQUEST, RpcError};
 use super::abilities::Abilities;
 use super::outbox::Outbox;
 use super::permission::{self, Question};
+use super::servers;
 use super::session::{Command, Responder, Session, answer};
 use super::settings::describe;
 
@@ -159,13 +160,11 @@ impl Desk {
     }
 
     fn make(&mut self, request: schema::NewSessionRequest, responder: Responder) {
-        if !request.mcp_servers.is_empty() {
-            tracing::warn!(count = request.mcp_servers.len(), "ignored the MCP servers of a new session");
-        }
         let chosen = request.meta.as_ref().and_then(|meta| meta.get(crate::SESSION_ID_META)?.as_str());
         let (permission, questions) = permission::port();
         let new = NewSession {
             session_id: chosen.filter(|id| !id.is_empty()).map(SessionId::from),
+            mcp_servers: servers::brought(&request.mcp_servers),
             additional_directories: request.additional_directories,
             ..NewSession::new(request.cwd, permission)
         };

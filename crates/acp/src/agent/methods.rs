@@ -136,6 +136,10 @@ fn introduction(factory: &dyn SessionFactory) -> schema::InitializeResponse {
         .agent_info(schema::Implementation::new(about.name, about.version).title(about.title))
         .auth_methods(ways.collect::<Vec<_>>())
         .agent_capabilities(
-            schema::AgentCapabilities::new().prompt_capabilities(prompts).session_capabilities(sessions).auth(auth),
+            schema::AgentCapabilities::new()
+                .mcp_capabilities(schema::McpCapabilities::new().http(true).sse(true))
+                .prompt_capabilities(prompts)
+                .session_capabilities(sessions)
+                .auth(auth),
         )
 }

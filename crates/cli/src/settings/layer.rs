@@ -69,6 +69,17 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
+/// Merges a whole file over what lies below. MCP servers are taken whole: half of one server and half of another of
+/// the same name would be neither.
+pub(super) fn merge_layers(below: &mut Map<String, Value>, mut above: Map<String, Value>) {
+    if let (Some(Value::Object(below)), Some(Value::Object(above))) =
+        (below.get_mut("mcpServers"), above.get_mut("mcpServers"))
+    {
+        below.extend(std::mem::take(above));
+    }
+    merge(below, above);
+}
+
 /// Objects merge, everything else replaces.
 pub(super) fn merge(below: &mut Map<String, Value>, above: Map<String, Value>) {
     for (key, value) in above {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::{Always, Judgement, Mode, ModeRefused, Offer, Policy, PolicyOptions};
+use super::{Always, Judgement, Mode, ModeRefused, Offer, Policy, PolicyOptions, Rule};
 
 /// A handle to one session's [`Policy`]; clones share it.
 #[derive(Clone, Debug)]
@@ -31,6 +31,11 @@ impl SessionPolicy {
     /// Enters `mode`.
     pub fn set_mode(&self, mode: Mode) -> Result<(), ModeRefused> {
         self.lock().set_mode(mode)
+    }
+
+    /// Adds a rule for the rest of the session.
+    pub fn add_rule(&self, rule: Rule) {
+        self.lock().add_rule(rule);
     }
 
     /// Decides one call.

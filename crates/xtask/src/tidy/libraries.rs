@@ -22,22 +22,23 @@ const fn library(name: &'static str, rooms: &'static [&'static str]) -> Library 
 
 const EVERY: &[&str] = &["*"];
 /// Rooms with a runtime; `bridge`, `protocol` and `stdx` have none.
-const ASYNC: &[&str] = &["adk", "models", "tools", "agent", "acp", "daemon", "cli", "testkit", "bench"];
+const ASYNC: &[&str] = &["adk", "models", "tools", "mcp", "agent", "acp", "daemon", "cli", "testkit", "bench"];
 /// No shipped code at all.
 const TESTS: &[&str] = &[];
 
 const TABLE: &[Library] = &[
     // Edges of the process, one room each.
     library("agent-client-protocol", &["acp"]),
-    library("http", &["daemon"]),
+    library("rmcp", &["mcp"]),
+    library("http", &["mcp", "daemon"]),
     library("hyper", &["daemon", "cli", "testkit", "bench"]),
     library("hyper-util", &["daemon", "cli", "testkit", "bench"]),
     library("http-body-util", &["daemon", "cli", "testkit", "bench"]),
     library("tokio-tungstenite", &["acp", "daemon"]),
     library("rust-embed", &["daemon"]),
     library("prometheus-client", &["daemon"]),
-    library("reqwest", &["models", "tools"]),
-    library("rustls", &["models", "tools", "cli", "testkit"]),
+    library("reqwest", &["models", "tools", "mcp"]),
+    library("rustls", &["models", "tools", "mcp", "cli", "testkit"]),
     library("tokio-rustls", &["daemon"]),
     library("clap", &["cli"]),
     library("jsonc-parser", &["cli"]),
@@ -77,8 +78,8 @@ const TABLE: &[Library] = &[
     library("tokio", ASYNC),
     library("tokio-util", ASYNC),
     library("async-stream", ASYNC),
-    library("async-trait", &["protocol", "adk", "models", "tools", "agent", "acp", "daemon", "cli", "testkit"]),
-    library("futures", &["protocol", "adk", "models", "tools", "agent", "acp", "daemon", "cli", "testkit"]),
+    library("async-trait", &["protocol", "adk", "models", "tools", "mcp", "agent", "acp", "daemon", "cli", "testkit"]),
+    library("futures", &["protocol", "adk", "models", "tools", "mcp", "agent", "acp", "daemon", "cli", "testkit"]),
     library("tracing", ASYNC),
     // Data and errors: vocabulary, not architecture.
     library("serde", EVERY),

@@ -1,0 +1,209 @@
+//! The MCP servers of a session: when do they start, and how do their tools get to the registry?
+//!
+//! Servers start with the first request of a session, side by side, and hold it up by [`McpSettings::wait`] at most. A
+//! server that comes later adds its tools before the next request of the same turn. Either is told.
+
+mod resources;
+mod tool;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use convoke_adk::{InvocationContext, Tool, Toolset};
+use convoke_mcp::{McpOptions, McpServers, McpTool, Selection, ServerConfig, ServerState};
+use convoke_protocol::{AgentEventBody, SessionServer};
+use convoke_tools::policy::{Decision, Priority, Rule, Tier, ToolPattern};
+use convoke_tools::{SessionPolicy, ToolRegistry};
+use serde_json::json;
+
+use crate::AgentOptions;
+use crate::tool_events::CurrentStream;
+
+/// How long the first request waits for servers, unless settings say otherwise.
+const WAIT: Duration = Duration::from_secs(5);
+/// The rank of a trusted server's tools among the user's rules. Source: runtime specification §6.6.
+const TRUSTED: u16 = 200;
+
+/// Which MCP servers sessions have.
+#[derive(Clone, Debug)]
+pub struct McpSettings {
+    /// The servers that every session has, the foremost of a name first.
+    pub servers: Vec<ServerConfig>,
+    /// Which of them may be used, and which of those that a client brings.
+    pub selection: Selection,
+    /// How long the first request of a session waits for them.
+    pub wait: Duration,
+}
+
+impl Default for McpSettings {
+    fn default() -> Self {
+        Self { servers: Vec::new(), selection: Selection::default(), wait: WAIT }
+    }
+}
+
+/// The servers of a session: those of the options, and behind them those that its client brought.
+pub(crate) fn servers(options: &AgentOptions, roots: Vec<PathBuf>, brought: Vec<SessionServer>) -> Arc<McpServers> {
+    let read = |server: SessionServer| {
+        ServerConfig::parse(&server.name, &server.config)
+            // A client's word is not its user's.
+            .map(|config| ServerConfig { trust: false, ..config })
+            .inspect_err(|error| tracing::warn!(%error, "a server of the client is left out"))
+            .ok()
+    };
+    let brought = brought.into_iter().filter_map(read).collect();
+    let mut configs = convoke_mcp::merge([options.mcp.servers.clone(), brought]);
+    configs.retain(|config| options.mcp.selection.admits(&config.name));
+    let mcp = McpOptions {
+        spawner: options.spawner.clone(),
+        secret_variables: options.secret_variables.clone(),
+        roots,
+        client: (options.info.name.clone(), options.info.version.clone()),
+    };
+    Arc::new(McpServers::new(mcp, configs))
+}
+
+/// The registry, with the tools of servers as they come and go.
+pub(crate) struct McpToolset {
+    registry: Arc<ToolRegistry>,
+    servers: Arc<McpServers>,
+    policy: SessionPolicy,
+    trusted: bool,
+    stream: CurrentStream,
+    wait: Duration,
+    waited: AtomicBool,
+    state: Mutex<Known>,
+}
+
+/// What was taken over from the servers so far.
+#[derive(Default)]
+struct Known {
+    revision: Option<u64>,
+    /// Registered tools by their names here; bounded by the registry.
+    tools: HashMap<String, McpTool>,
+    /// The last state of each server that was told.
+    told: HashMap<String, ServerState>,
+    resources: bool,
+}
+
+impl McpToolset {
+    pub(crate) fn new(
+        options: &AgentOptions,
+        registry: Arc<ToolRegistry>,
+        servers: Arc<McpServers>,
+        policy: SessionPolicy,
+        stream: CurrentStream,
+    ) -> Self {
+        Self {
+            registry,
+            servers,
+            policy,
+            trusted: options.policy.trusted,
+            stream,
+            wait: options.mcp.wait,
+            waited: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Makes the registry hold what the servers offer now.
+    fn take_over(&self) {
+        let mut known = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let revision = self.servers.revision();
+        if known.revision == Some(revision) {
+            return;
+        }
+        known.revision = Some(revision);
+        let offered = self.servers.tools();
+        let gone: Vec<String> = known
+            .tools
+            .iter()
+            .filter(|(name, tool)| !offered.iter().any(|other| other.name == **name && other == *tool))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            known.tools.remove(&name);
+            self.registry.remove(&name);
+        }
+        for tool in offered {
+            if known.tools.contains_key(&tool.name) {
+                continue;
+            }
+            if tool.trusted && self.trusted {
+                self.policy.add_rule(trust(&tool));
+            }
+            match self.registry.register(Arc::new(tool::ServerTool::new(tool.clone()))) {
+                Ok(()) => _ = known.tools.insert(tool.name.clone(), tool),
+                Err(error) => tracing::warn!(%error, "a tool of an MCP server is not offered"),
+            }
+        }
+        if !known.resources && !self.servers.resources(None).is_empty() {
+            known.resources = true;
+            for tool in resources::tools(&self.servers) {
+                if let Err(error) = self.registry.register(tool) {
+                    tracing::warn!(%error, "a tool for MCP resources is not offered");
+                }
+            }
+        }
+        self.tell(&mut known);
+    }
+
+    /// Tells what changed about the servers since it was last told.
+    fn tell(&self, known: &mut Known) {
+        let Some(emitter) = self.stream.get() else { return };
+        for report in self.servers.reports() {
+            if known.told.get(&report.name) == Some(&report.state) {
+                continue;
+            }
+            known.told.insert(report.name.clone(), report.state);
+            let state = match report.state {
+                ServerState::Idle => continue,
+                ServerState::Connecting => "connecting",
+                ServerState::Ready => "connected",
+                ServerState::Waiting { .. } => "restarting",
+                ServerState::Failed if report.needs_login => "needs_login",
+                ServerState::Failed => "failed",
+                ServerState::Closed => "closed",
+            };
+            let data = json!({
+                "server": report.name,
+                "state": state,
+                "reason": report.reason,
+                "tools": report.tools,
+                "prompts": report.prompts,
+                "resources": report.resources,
+            });
+            emitter.emit(AgentEventBody::Custom { kind: "mcp_server".to_owned(), data: Some(data) });
+        }
+    }
+}
+
+/// The user's trust in a server, as a rule about one of its tools. Names are exact: nothing is read out of a name.
+fn trust(tool: &McpTool) -> Rule {
+    let priority = Priority::new(Tier::User, TRUSTED);
+    let source = format!("the MCP server \"{}\" is trusted", tool.server);
+    Rule::new(ToolPattern::Exact(tool.name.clone()), Decision::Allow, priority, source)
+}
+
+#[async_trait]
+impl Toolset for McpToolset {
+    async fn tools(&self, cx: &InvocationContext) -> Vec<Arc<dyn Tool>> {
+        if !self.servers.is_empty() {
+            self.servers.start();
+            // Once a session: whoever was too slow then is not waited for again.
+            if !self.waited.swap(true, Ordering::Relaxed) {
+                tokio::select! {
+                    late = self.servers.settled(self.wait) => for server in late {
+                        tracing::warn!(server = %server.server, waited = ?self.wait, "an MCP server is late");
+                    },
+                    () = cx.cancel.cancelled() => {}
+                }
+            }
+            self.take_over();
+        }
+        self.registry.tools(cx).await
+    }
+}
