@@ -16,13 +16,16 @@ use convoke_protocol::{
     SessionFactory, SessionId,
 };
 use convoke_stdx::Clock;
-use convoke_tools::{BackgroundLimits, BackgroundProcesses, PolicyOptions, SessionPolicy, Workspace, WorkspaceOptions};
+use convoke_tools::{
+    BackgroundLimits, BackgroundProcesses, DeclarativeTool, PolicyOptions, SessionPolicy, Workspace, WorkspaceOptions,
+};
 use serde_json::Map;
 use uuid::Uuid;
 
 use crate::AgentOptions;
 use crate::context_files::find_context_files;
 use crate::control::Control;
+use crate::discovered::discover;
 use crate::hooks::{NotifyingApprover, SessionHooks, SessionHooksParts, SessionStartSource};
 use crate::limits::{Stopwatch, Unhurried};
 use crate::mcp::{self, McpToolset};
@@ -105,7 +108,11 @@ impl AgentFactory {
         })
     }
 
-    fn assemble(&self, new: NewSession) -> Result<HostedSession, SessionError> {
+    fn assemble(
+        &self,
+        new: NewSession,
+        discovered: Vec<Arc<dyn DeclarativeTool>>,
+    ) -> Result<HostedSession, SessionError> {
         let NewSession { cwd, additional_directories, session_id, permission, approval_mode, mcp_servers } = new;
         let options = &self.options;
         let workspace = Arc::new(self.workspace(&cwd, &additional_directories)?);
@@ -126,6 +133,7 @@ impl AgentFactory {
             questioner: options.interactive.then(|| PortQuestioner::new(id.clone(), permission.clone())),
             stream: stream.clone(),
             web: model.steered.clone().map(LlmWeb::new),
+            discovered,
         };
         let further = options.include_directories.iter().chain(&additional_directories).cloned();
         let roots = std::iter::once(cwd.clone()).chain(further).collect();
@@ -223,6 +231,7 @@ impl SessionFactory for AgentFactory {
     }
 
     async fn new_session(&self, new: NewSession) -> Result<HostedSession, SessionError> {
-        self.assemble(new)
+        let discovered = discover(&self.options, &new.cwd).await;
+        self.assemble(new, discovered)
     }
 }

@@ -10,7 +10,6 @@ mod conversation;
 mod event;
 mod matcher;
 mod output;
-mod process;
 mod runner;
 mod session;
 mod settings;

@@ -10,6 +10,7 @@ mod config;
 mod context;
 mod context_files;
 mod control;
+mod discovered;
 mod emitter;
 mod hooks;
 mod instructions;
@@ -30,11 +31,13 @@ mod told;
 mod tool_events;
 mod tool_options;
 mod translate;
+mod user_program;
 mod web;
 
 pub use assemble::AgentFactory;
 pub use context::{Compressed, HistoryListener, MaskedOutput, MaskingOptions, NoHistoryListener};
 pub use context_files::{ContextFile, ContextFileOptions, find_context_files};
+pub use discovered::DiscoveryOptions;
 pub use hooks::{
     AfterAgent, BeforeAgent, CompressTrigger, HookDefinition, HookEvent, HookLayer, HookOptions, HookSettings,
     HookSource, HookTrust, LifecycleHooks, NoLifecycleHooks, SessionEndReason, SessionStartSource, TrustNothing,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use convoke_tools::FileFiltering;
 use convoke_tools::policy::canonical_tool_name;
 
+use crate::DiscoveryOptions;
+
 /// What settings say about tools.
 #[derive(Clone, Debug)]
 pub struct ToolOptions {
@@ -22,6 +24,8 @@ pub struct ToolOptions {
     pub workspace_skill_folders: Vec<PathBuf>,
     /// Hosts, with or without a port, that pages may be fetched from although they are on a private network.
     pub private_hosts: Vec<String>,
+    /// Programs of the project that bring tools.
+    pub discovery: Option<DiscoveryOptions>,
 }
 
 impl Default for ToolOptions {
@@ -34,6 +38,7 @@ impl Default for ToolOptions {
             skill_folders: Vec::new(),
             workspace_skill_folders: Vec::new(),
             private_hosts: Vec::new(),
+            discovery: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use convoke_agent::ToolOptions;
+use convoke_agent::{DiscoveryOptions, ToolOptions};
 use convoke_tools::FileFiltering;
 
 use crate::home::folders_in;
@@ -31,6 +31,11 @@ pub(crate) fn tool_options(startup: &Startup) -> ToolOptions {
         topics: settings.flag("general.topicUpdateNarration").unwrap_or(ours.topics),
         skill_folders: startup.home.iter().flat_map(|home| skills_of(home.parent())).collect(),
         workspace_skill_folders: if is_trusted { skills_of(Path::new("")) } else { Vec::new() },
+        // The settings of a workspace are there only if it is trusted.
+        discovery: settings
+            .text("tools.discoveryCommand")
+            .zip(settings.text("tools.callCommand"))
+            .map(|(discover, call)| DiscoveryOptions { discover: discover.to_owned(), call: call.to_owned() }),
         private_hosts: settings.texts("tools.webFetch.allowedPrivateHosts").unwrap_or_default(),
     }
 }

@@ -32,13 +32,14 @@ pub(super) fn registry(
     let registry = ToolRegistry::new(policy.clone());
     let near = NearContext::new(workspace.cwd().to_owned(), options.context.names.clone());
     let skills = skills(options, workspace);
+    let discovered = ports.discovered.clone();
     let builtin =
         BuiltinOptions { workspace: workspace.clone(), shell: shell(options), background: background.clone() };
-    for tool in builtin::tools(builtin).into_iter().chain(with_ports(options, ports)).chain(skills) {
-        let excluded = options.exclude_tools.iter().any(|name| canonical_tool_name(name) == tool.name());
-        if excluded || !options.tools.wants(tool.name()) {
-            continue;
-        }
+    let excluded =
+        |tool: &dyn DeclarativeTool| options.exclude_tools.iter().any(|name| canonical_tool_name(name) == tool.name());
+    let ours = builtin::tools(builtin).into_iter().chain(with_ports(options, ports)).chain(skills);
+    let ours = ours.filter(|tool| options.tools.wants(tool.name()));
+    for tool in ours.chain(discovered).filter(|tool| !excluded(tool.as_ref())) {
         registry.register(near.around(tool)).map_err(|error| SessionError::Failed(error.to_string()))?;
     }
     Ok(Arc::new(registry))
@@ -60,10 +61,12 @@ pub(super) struct ToolPorts {
     pub(super) stream: CurrentStream,
     /// Where the model can be asked beside the conversation.
     pub(super) web: Option<LlmWeb>,
+    /// What the project brings.
+    pub(super) discovered: Vec<Arc<dyn DeclarativeTool>>,
 }
 
 fn with_ports(options: &AgentOptions, ports: ToolPorts) -> Vec<Arc<dyn DeclarativeTool>> {
-    let ToolPorts { questioner, stream, web } = ports;
+    let ToolPorts { questioner, stream, web, discovered: _ } = ports;
     let web: Option<Arc<dyn WebModel>> = web.map(|web| Arc::new(web) as Arc<dyn WebModel>);
     let on_title = move |title: &str| {
         if let Some(emitter) = stream.get() {

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use super::process::{End, Ran};
+use crate::user_program::{End, Ran};
 
 /// What a hook decided about what is at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 use tracing::{Level, enabled, event};
 
 use super::output::HookOutput;
-use super::process::{Launch, Ran};
 use super::settings::Plan;
 use super::verdict::Verdict;
 use super::{HookDefinition, HookEvent, command};
+use crate::user_program::{Launch, Ran};
 
 /// Most hooks of one event that run at the same time: each is a process.
 const TOGETHER_MAX: usize = 8;

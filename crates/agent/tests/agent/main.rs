@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod context;
+mod discovered;
 mod hooks;
 mod rig;
 mod session;

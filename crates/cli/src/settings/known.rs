@@ -59,6 +59,8 @@ const KNOWN: &[&str] = &[
     "telemetry.traces",
     "tools.allowed",
     "tools.core",
+    "tools.callCommand",
+    "tools.discoveryCommand",
     "tools.exclude",
     "tools.sandbox.*",
     "tools.sandboxAllowedPaths",

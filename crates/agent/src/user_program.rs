@@ -1,4 +1,4 @@
-//! One hook as a child process: fed, listened to, and ended for certain.
+//! One of the user's own programs as a child process (a hook, a discovered tool): fed, listened to, and ended for certain.
 //!
 //! The child runs under a leash: when the time is up, when it prints too much, when its call is cancelled or when it is
 //! done, whatever is left of its tree is ended (TERM, a grace, KILL).
@@ -17,34 +17,34 @@ use tokio::time::{Instant, sleep_until};
 
 /// Most bytes of one output stream. A rewritten file or request fits; a flood does not.
 const OUTPUT_MAX: usize = 1 << 20;
-/// How long output is still read once the hook has exited: what it left behind may hold the pipe.
+/// How long output is still read once it has exited: what it left behind may hold the pipe.
 const DRAIN_WAIT: Duration = Duration::from_millis(500);
 /// How long a guard may take to end a tree before it is itself killed. Longer than its own grace and kill time.
 const END_WAIT: Duration = Duration::from_secs(6);
 
-/// How to run a hook.
-pub(super) struct Launch<'a> {
-    pub(super) spawner: &'a Spawner,
-    pub(super) command: &'a str,
-    pub(super) folder: &'a Path,
-    pub(super) set: &'a [(String, String)],
-    pub(super) unset: &'a [String],
-    pub(super) input: &'a [u8],
-    pub(super) timeout: Duration,
+/// How to run it.
+pub(crate) struct Launch<'a> {
+    pub(crate) spawner: &'a Spawner,
+    pub(crate) command: &'a str,
+    pub(crate) folder: &'a Path,
+    pub(crate) set: &'a [(String, String)],
+    pub(crate) unset: &'a [String],
+    pub(crate) input: &'a [u8],
+    pub(crate) timeout: Duration,
 }
 
-/// What a hook did.
+/// What it did.
 #[derive(Debug)]
-pub(super) struct Ran {
-    pub(super) end: End,
-    pub(super) stdout: String,
-    pub(super) stderr: String,
-    pub(super) duration: Duration,
+pub(crate) struct Ran {
+    pub(crate) end: End,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) duration: Duration,
 }
 
-/// How a hook ended.
+/// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// By itself.
     Exited(i32),
     /// By a signal of somebody else.
@@ -58,15 +58,15 @@ pub(super) enum End {
 }
 
 impl End {
-    pub(super) fn code(&self) -> Option<i32> {
+    pub(crate) fn code(&self) -> Option<i32> {
         match self {
             Self::Exited(code) => Some(*code),
             Self::Signal(_) | Self::TimedOut(_) | Self::Flooded | Self::Failed(_) => None,
         }
     }
 
-    /// What went wrong, where the hook has not said it itself.
-    pub(super) fn failure(&self) -> Option<String> {
+    /// What went wrong, where it has not said it itself.
+    pub(crate) fn failure(&self) -> Option<String> {
         match self {
             Self::Exited(0) => None,
             Self::Exited(code) => Some(format!("it exited with code {code}")),
@@ -112,7 +112,7 @@ impl<R: AsyncRead + Unpin> Output<R> {
     }
 }
 
-/// What is still to be said to the hook.
+/// What is still to be said to it.
 struct Input<'a> {
     pipe: Option<ChildStdin>,
     left: &'a [u8],
@@ -123,7 +123,7 @@ impl Input<'_> {
     async fn write(&mut self) {
         let Some(pipe) = &mut self.pipe else { return std::future::pending().await };
         match pipe.write(self.left).await {
-            // A hook need not read what it is told.
+            // A program need not read what it is told.
             Ok(0) | Err(_) => self.pipe = None,
             Ok(count) => self.left = self.left.get(count..).unwrap_or_default(),
         }
@@ -153,7 +153,7 @@ impl Launch<'_> {
     }
 
     /// Runs the hook to its end. Cancellation: dropping the future ends the hook's tree.
-    pub(super) async fn run(self) -> Ran {
+    pub(crate) async fn run(self) -> Ran {
         let begun = Instant::now();
         let (mut child, leash) = match self.start() {
             Ok(started) => started,
