@@ -132,7 +132,7 @@ mod tests {
     use serde_json::json;
 
     fn output(value: Value) -> HookOutput {
-        use crate::hooks::process::{End, Ran};
+        use crate::user_program::{End, Ran};
         let duration = std::time::Duration::ZERO;
         HookOutput::read(&Ran { end: End::Exited(0), stdout: value.to_string(), stderr: String::new(), duration })
     }
