@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::FusedFuture;
 use rmcp::RoleClient;
 use rmcp::model::{ProtocolVersion, ServerCapabilities, SubscriptionFilter};
 use rmcp::service::{
@@ -211,7 +213,8 @@ impl Connection {
         let Self { client, capabilities, mut changed, running, mut process, .. } = self;
         let mut subscription = if old { None } else { subscribe(&client.peer, &capabilities).await };
         let closing = running.cancellation_token();
-        let waiting = running.waiting();
+        // Fused: it is looked at again after it ended.
+        let waiting = running.waiting().fuse();
         futures::pin_mut!(waiting);
         let mut open = true;
         let reason = loop {
@@ -234,7 +237,9 @@ impl Connection {
         client.gone.cancel();
         drop(subscription);
         closing.cancel();
-        let _ = tokio::time::timeout(CLOSE_WAIT, &mut waiting).await;
+        if !waiting.is_terminated() {
+            let _ = tokio::time::timeout(CLOSE_WAIT, &mut waiting).await;
+        }
         match process {
             Some(process) => {
                 let said = process.end().await;
