@@ -152,7 +152,15 @@ impl AgentFactory {
         let approver = Arc::new(NotifyingApprover::new(approver, hooks.clone()));
         let observer = Arc::new(ToolEvents::new(stream.clone()));
         let truncation = tools::truncation(options, outputs.clone());
-        let dispatcher = tools::scheduler(&policy, &registry, truncation, approver, observer, hooks.clone());
+        let dispatcher = tools::scheduler(
+            tools::checkers(options, &workspace),
+            &policy,
+            &registry,
+            truncation,
+            approver,
+            observer,
+            hooks.clone(),
+        );
         let (memory, _) = find_context_files(&cwd, &options.context);
         let prompts = Arc::new(Prompts::new(
             &options.prompts,

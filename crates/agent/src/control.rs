@@ -59,7 +59,7 @@ impl SessionControl for Control {
         let before = self.policy.mode();
         self.policy.set_mode(modes::to_tools(mode)).map_err(|refused| match refused {
             ModeRefused::Untrusted => SetModeError::Untrusted(mode),
-            ModeRefused::YoloDisabled => SetModeError::Unavailable(mode),
+            ModeRefused::YoloDisabled | ModeRefused::PlanDisabled => SetModeError::Unavailable(mode),
         })?;
         self.model.mode_changed(before, self.policy.mode());
         Ok(())

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use convoke_adk::{InvocationContext, Tool, Toolset};
 use convoke_mcp::{McpOptions, McpServers, McpTool, Selection, ServerConfig, ServerState};
 use convoke_protocol::{AgentEventBody, SessionServer};
-use convoke_tools::policy::{Decision, Priority, Rule, Tier, ToolPattern};
+use convoke_tools::policy::{Decision, Priority, Rule, Source, Tier, ToolPattern};
 use convoke_tools::{SessionPolicy, ToolRegistry};
 use serde_json::json;
 
@@ -184,8 +184,7 @@ impl McpToolset {
 /// The user's trust in a server, as a rule about one of its tools. Names are exact: nothing is read out of a name.
 fn trust(tool: &McpTool) -> Rule {
     let priority = Priority::new(Tier::User, TRUSTED);
-    let source = format!("the MCP server \"{}\" is trusted", tool.server);
-    Rule::new(ToolPattern::Exact(tool.name.clone()), Decision::Allow, priority, source)
+    Rule::new(ToolPattern::Exact(tool.name.clone()), Decision::Allow, priority, Source::Named("mcpServers trust"))
 }
 
 #[async_trait]

@@ -37,8 +37,6 @@ pub struct AgentOptions {
     pub tools: ToolOptions,
     /// The MCP servers that bring more of them.
     pub mcp: McpSettings,
-    /// Tools that are not offered at all.
-    pub exclude_tools: Vec<String>,
     /// How commands are started.
     pub spawner: Spawner,
     /// Environment variables that commands never see.
@@ -89,7 +87,6 @@ impl AgentOptions {
             context: ContextFileOptions::default(),
             tools: ToolOptions::default(),
             mcp: McpSettings::default(),
-            exclude_tools: Vec::new(),
             spawner,
             secret_variables: Vec::new(),
             sandbox: None,

@@ -12,8 +12,6 @@ use convoke_models::routing::RoutingOptions;
 use convoke_models::{LlmOptions, connect_llm};
 use convoke_protocol::{AgentInfo, ApprovalMode, ExitCode, SessionError, SessionFactory, SessionId};
 use convoke_stdx::guard::Spawner;
-use convoke_tools::policy::parse_allowed_tool;
-use convoke_tools::{Mode, PolicyOptions};
 use tracing::level_filters::LevelFilter;
 
 use crate::args::{AgentArgs, InputFormat, OnAsk, OutputFormat, RunArgs};
@@ -27,7 +25,7 @@ use crate::settings::Settings;
 use crate::startup::Startup;
 use crate::telemetry::{RunConfig, Telemetry};
 use crate::trust::Trust;
-use crate::{hooks, logging, mcp, sandbox, tool_options};
+use crate::{hooks, logging, mcp, policies, sandbox, tool_options};
 
 /// Who is on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,9 +115,15 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
     for warning in warnings.into_iter().chain(odd) {
         complain(&format!("warning: {warning}"));
     }
+    let interactive = matches!(whom, Use::Interactive | Use::Asking);
+    let excluded = extensions.iter().flat_map(|extension| extension.exclude_tools.clone()).collect();
+    let policies = policies::read(args, startup, whom != Use::Headless, excluded)?;
+    for warning in &policies.warnings {
+        complain(&format!("warning: {warning}"));
+    }
     let options = AgentOptions {
-        interactive: matches!(whom, Use::Interactive | Use::Asking),
-        policy: policy(args, startup, whom)?,
+        interactive,
+        policy: policies.options,
         include_directories: args.include_directories.clone(),
         home: startup.home.as_ref().map(|home| home.parent().to_owned()),
         context: ContextFileOptions {
@@ -132,11 +136,6 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         mcp,
         tools: tool_options::tool_options(startup),
         prompts: prompts(startup, whom, &extensions),
-        exclude_tools: {
-            let mut names = settings.texts("tools.exclude").unwrap_or_default();
-            names.extend(extensions.iter().flat_map(|extension| extension.exclude_tools.clone()));
-            names
-        },
         secret_variables: {
             let mut names = credentials::secret_variables(settings);
             names.extend(sandbox::redacted(settings, &startup.environment));
@@ -189,33 +188,6 @@ fn routing(settings: &Settings) -> RoutingOptions {
         by_phase: settings.flag("general.plan.modelRouting").unwrap_or(ours.by_phase),
         ..ours
     }
-}
-
-fn policy(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<PolicyOptions, Exit> {
-    let settings = &startup.settings;
-    let mode = match (args.mode(), settings.text("general.defaultApprovalMode")) {
-        (Some(mode), _) => mode,
-        (None, Some(text)) => ApprovalMode::parse(text).ok_or_else(|| {
-            let why = format!("use general.defaultApprovalMode \"{text}\": choose default, auto_edit or yolo");
-            Exit::because(ExitCode::Configuration, why)
-        })?,
-        (None, None) => ApprovalMode::Default,
-    };
-    let allowed = settings.texts("tools.allowed").unwrap_or_default();
-    let rules = allowed.iter().chain(&args.allowed_tools).map(|text| parse_allowed_tool(text));
-    Ok(PolicyOptions {
-        mode: match mode {
-            ApprovalMode::Plan => Mode::Plan,
-            ApprovalMode::Default => Mode::Default,
-            ApprovalMode::AutoEdit => Mode::AutoEdit,
-            ApprovalMode::Yolo => Mode::Yolo,
-        },
-        interactive: whom != Use::Headless,
-        trusted: !startup.needs_trust(),
-        yolo_enabled: settings.flag("security.disableYoloMode") != Some(true),
-        always_allow_enabled: settings.flag("security.disableAlwaysAllow") != Some(true),
-        rules: rules.collect::<Result<_, _>>().map_err(|error| Exit::because(ExitCode::Input, error))?,
-    })
 }
 
 /// `convoke -p`.

@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Hooks(HooksArgs),
     /// Install, list, update and uninstall extensions
     Extensions(ExtensionsArgs),
+    /// Say what may be done without asking, and by which rule
+    Policy(Box<PolicyArgs>),
     /// Try it: daemon, page and agent in a fresh workspace, with a scripted model
     Demo(DemoArgs),
 }
@@ -207,6 +209,14 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) allowed_mcp_server_names: Option<Vec<String>>,
 
+    /// Policy files or folders, in place of the user's own
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    pub(crate) policy: Vec<PathBuf>,
+
+    /// Policy files or folders of the administrator, where the system has none
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    pub(crate) admin_policy: Vec<PathBuf>,
+
     /// Further folders to work in
     #[arg(long, value_name = "FOLDER", value_delimiter = ',')]
     pub(crate) include_directories: Vec<PathBuf>,
@@ -239,6 +249,63 @@ pub(crate) struct AgentArgs {
     /// The model is the story that is embedded for the demo.
     #[arg(long, hide = true)]
     pub(crate) embedded_story: bool,
+}
+
+/// The policy.
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    #[command(subcommand)]
+    pub(crate) command: PolicyCommand,
+
+    /// As if there were nobody to ask
+    #[arg(long, global = true)]
+    pub(crate) headless: bool,
+
+    /// In this mode
+    #[arg(long, alias = "approval-mode", value_enum, value_name = "MODE", global = true)]
+    pub(crate) mode: Option<ApprovalArg>,
+
+    /// Policy files or folders, in place of the user's own
+    #[arg(long, value_name = "PATH", value_delimiter = ',', global = true)]
+    pub(crate) policy: Vec<PathBuf>,
+
+    /// Policy files or folders of the administrator, where the system has none
+    #[arg(long, value_name = "PATH", value_delimiter = ',', global = true)]
+    pub(crate) admin_policy: Vec<PathBuf>,
+
+    /// Tools that run without asking
+    #[arg(long, value_name = "TOOL", value_delimiter = ',', global = true)]
+    pub(crate) allowed_tools: Vec<String>,
+
+    /// Trust this folder
+    #[arg(long, global = true)]
+    pub(crate) skip_trust: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// What would happen to a command, or to any call with --tool and --args, and by which rule
+    Explain {
+        /// The command; quote it if it has operators in it
+        #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+
+        /// The tool that is called
+        #[arg(long, value_name = "NAME")]
+        tool: Option<String>,
+
+        /// Its arguments
+        #[arg(long, value_name = "JSON")]
+        args: Option<String>,
+    },
+    /// All rules, in the order in which they are asked
+    List,
+    /// Judge the calls in a file, and tell which ones are judged otherwise than it says
+    Test {
+        /// The file; docs/policy.md says what is in it
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }
 
 /// The list of models.
@@ -320,6 +387,8 @@ pub(crate) enum ApprovalArg {
     AutoEdit,
     /// Ask for nothing
     Yolo,
+    /// Read and plan, change nothing
+    Plan,
 }
 
 impl AgentArgs {
@@ -332,6 +401,7 @@ impl AgentArgs {
             ApprovalArg::Default => ApprovalMode::Default,
             ApprovalArg::AutoEdit => ApprovalMode::AutoEdit,
             ApprovalArg::Yolo => ApprovalMode::Yolo,
+            ApprovalArg::Plan => ApprovalMode::Plan,
         })
     }
 }

@@ -18,6 +18,8 @@ mod logging;
 mod login;
 mod mcp;
 mod models_command;
+mod policies;
+mod policy_command;
 mod providers;
 mod sandbox;
 mod secret;
@@ -77,6 +79,7 @@ fn dispatch(cli: Cli) -> Exit {
         Some(Command::Acp(args)) => acp::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Attach(args)) => attach::run(&args),
+        Some(Command::Policy(args)) => policy_command::run(&args),
         Some(Command::Models(args)) => models_command::run(&args),
         Some(Command::Hooks(args)) => hooks::command::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),

@@ -6,6 +6,8 @@
 mod extensions;
 #[path = "headless/hooks.rs"]
 mod hooks;
+#[path = "headless/policy.rs"]
+mod policy;
 #[path = "headless/prompts.rs"]
 mod prompts;
 #[path = "headless/rig.rs"]

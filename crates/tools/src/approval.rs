@@ -6,6 +6,7 @@
 use async_trait::async_trait;
 use serde_json::Value;
 
+use crate::policy::LastingOffer;
 use crate::{ConfirmationDetails, Kind, Location};
 
 /// Where questions about tool calls go.
@@ -43,7 +44,7 @@ pub struct ApprovalRequest {
 /// One answer on offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalOption {
-    /// `proceed_once`, `proceed_always` or `cancel`; read back by [`ApprovalOutcome::from_option_id`].
+    /// `proceed_once`, one of the `proceed_always…` or `cancel`; read back by [`ApprovalOutcome::from_option_id`].
     pub id: &'static str,
     /// What a person reads. For a lasting answer it names what will not be asked again.
     pub label: String,
@@ -67,9 +68,9 @@ pub enum ApprovalOptionKind {
 pub enum ApprovalOutcome {
     /// Run it, this time.
     ProceedOnce,
-    /// Run it, and don't ask for the like again in this session. Counts as [`Self::ProceedOnce`] where
-    /// [`ApprovalOptionKind::AllowAlways`] was not on offer.
-    ProceedAlways,
+    /// Run it, and don't ask for the like again, as the option of this id says. Counts as [`Self::ProceedOnce`] where
+    /// that option was not on offer.
+    ProceedAlways(&'static str),
     /// Run it with other arguments; those are judged anew.
     Revise {
         /// The arguments to run with.
@@ -91,22 +92,25 @@ impl ApprovalOutcome {
     pub fn from_option_id(id: &str) -> Option<Self> {
         match id {
             PROCEED_ONCE => Some(Self::ProceedOnce),
-            PROCEED_ALWAYS => Some(Self::ProceedAlways),
             CANCEL => Some(Self::Cancel),
-            _ => None,
+            _ => ALWAYS.iter().find(|always| **always == id).map(|always| Self::ProceedAlways(always)),
         }
     }
 }
 
 const PROCEED_ONCE: &str = "proceed_once";
-const PROCEED_ALWAYS: &str = "proceed_always";
+/// Lasting answers: in this session, for one tool, for all tools of its server, beyond the session.
+const ALWAYS: [&str; 4] = ["proceed_always", "proceed_always_tool", "proceed_always_server", "proceed_always_and_save"];
 const CANCEL: &str = "cancel";
 
-/// The options of a question; `always` says what a lasting yes would cover, where that is possible.
-pub(crate) fn options(always: Option<String>) -> Vec<ApprovalOption> {
+/// The options of a question; `always` are the lasting answers with what they would cover.
+pub(crate) fn options(always: &[LastingOffer]) -> Vec<ApprovalOption> {
     let once = ApprovalOption { id: PROCEED_ONCE, label: "Allow once".to_owned(), kind: ApprovalOptionKind::AllowOnce };
-    let lasting =
-        always.map(|label| ApprovalOption { id: PROCEED_ALWAYS, label, kind: ApprovalOptionKind::AllowAlways });
+    let lasting = always.iter().map(|offer| ApprovalOption {
+        id: offer.id,
+        label: offer.label.clone(),
+        kind: ApprovalOptionKind::AllowAlways,
+    });
     let no = ApprovalOption { id: CANCEL, label: "Reject".to_owned(), kind: ApprovalOptionKind::RejectOnce };
     std::iter::once(once).chain(lasting).chain(std::iter::once(no)).collect()
 }
@@ -129,10 +133,17 @@ mod tests {
 
     #[test]
     fn every_option_reads_back_and_others_do_not() {
-        for option in options(Some("Always allow git".to_owned())) {
+        let lasting = ALWAYS.map(|id| LastingOffer {
+            id,
+            label: "Always allow git".to_owned(),
+            always: crate::policy::Always::Tool("git".to_owned()),
+            save: false,
+        });
+        assert_eq!(options(&lasting).len(), 6);
+        for option in options(&lasting) {
             assert!(ApprovalOutcome::from_option_id(option.id).is_some(), "{option:?}");
         }
-        assert_eq!(options(None).iter().map(|option| option.id).collect::<Vec<_>>(), ["proceed_once", "cancel"]);
+        assert_eq!(options(&[]).iter().map(|option| option.id).collect::<Vec<_>>(), ["proceed_once", "cancel"]);
         assert_eq!(ApprovalOutcome::from_option_id("allow"), None);
     }
 }

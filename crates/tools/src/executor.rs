@@ -7,6 +7,7 @@
 mod answer;
 mod driver;
 mod prepare;
+mod safety;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -29,6 +30,7 @@ use crate::{
     ToolRegistry, Truncation,
 };
 use driver::{Driver, Request};
+pub use safety::CheckerHost;
 
 /// What a [`ToolScheduler`] is made from.
 #[derive(Clone)]
@@ -47,6 +49,10 @@ pub struct SchedulerOptions {
     pub truncation: Truncation,
     /// Bounds.
     pub limits: Limits,
+    /// What safety checkers are run with.
+    pub checkers: CheckerHost,
+    /// The subagent whose calls these are; rules may be about one.
+    pub subagent: Option<String>,
 }
 
 impl SchedulerOptions {
@@ -61,6 +67,8 @@ impl SchedulerOptions {
             hooks: Arc::new(NoHooks),
             truncation: Truncation::default(),
             limits: Limits::default(),
+            checkers: CheckerHost::default(),
+            subagent: None,
         }
     }
 }

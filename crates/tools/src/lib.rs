@@ -34,11 +34,11 @@ mod workspace;
 
 pub use approval::{ApprovalOption, ApprovalOptionKind, ApprovalOutcome, ApprovalRequest, Approver, NobodyApproves};
 pub use diff::unified_patch;
-pub use executor::{SchedulerOptions, ToolScheduler};
+pub use executor::{CheckerHost, SchedulerOptions, ToolScheduler};
 pub use hooks::{AfterTool, BeforeTool, HookCall, HookResult, NoHooks, ToolHooks};
 pub use ignored::FileFiltering;
 pub use outcome::{ErrorType, LiveOutput, ResultDisplay, TailCall, ToolFailure, ToolOutput};
-pub use policy::{Mode, ModeRefused, PolicyOptions, SessionPolicy};
+pub use policy::{Mode, ModeRefused, PlanFolder, PolicyOptions, SessionPolicy};
 pub use process::{BackgroundLimits, BackgroundProcess, BackgroundProcesses, BackgroundStatus};
 pub use record::{CallDecision, CallRecord, CallResult, CallStatus, NoObserver, SchedulerObserver};
 pub use redaction::Redaction;

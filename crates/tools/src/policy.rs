@@ -2,23 +2,44 @@
 //!
 //! A [`Policy`] is an ordered list of [`Rule`]s; the first one that matches a call decides it. Without a match the
 //! answer is to ask. Where there is nobody to ask, asking means refusing. Among rules of equal priority the strictest
-//! comes first: deny, ask, allow. A person's lasting answer ([`Policy::remember`]) only takes questions away: it can't
-//! lift a refusal. Pure: no clock, no files, no environment. Source: runtime specification §6.6 and §6.7.
+//! comes first: deny, ask, allow. A command is judged program by program, and the strictest answer counts. A person's
+//! lasting answer ([`Policy::remember`]) only takes questions away: it can't lift a refusal. What comes behind the rules
+//! (safety checkers, hooks) is joined with [`Judgement::tighten`], which only goes towards refusing.
+//! Pure: no clock, no files, no environment. Source: runtime specification §6.6 and §6.7.
 
 mod allowed;
 mod builtin;
-pub(crate) mod command;
+mod call;
+mod cases;
+mod checker;
+mod file;
+mod judge;
+mod lasting;
+mod pattern;
+mod plans;
 mod rule;
+mod saved;
 mod session;
+mod settings;
+pub(crate) mod shell;
 #[cfg(test)]
 mod tests;
-
-use serde_json::Value;
+mod verdict;
 
 pub use allowed::{AllowedToolError, canonical_tool_name, parse_allowed_tool};
-pub use command::{Command, SimpleCommand};
-pub use rule::{ArgsPattern, Priority, Rule, Tier, ToolPattern};
+pub use call::{PolicyCall, ToolFacts};
+pub use cases::{Case, CasesError, parse_cases};
+pub use checker::{Checker, CheckerKind};
+pub use file::{PolicyFile, PolicyFileError, parse_policy};
+pub use lasting::{Always, LastingOffer, SavePlace};
+pub use pattern::TextPattern;
+pub use plans::PlanFolder;
+pub use rule::{ArgsPattern, Priority, Rule, Scope, Source, Tier, ToolPattern};
+pub use saved::{SAVED_FILE, SaveError};
 pub use session::SessionPolicy;
+pub use settings::PolicySettings;
+pub use shell::Script;
+pub use verdict::{Judgement, Step};
 
 /// How much may be done without asking, from the strictest to the most permissive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +56,9 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// All, from the strictest to the most permissive.
+    pub const ALL: [Self; 4] = [Self::Plan, Self::Default, Self::AutoEdit, Self::Yolo];
+
     /// The name, as in the specification.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -44,6 +68,12 @@ impl Mode {
             Self::AutoEdit => "auto_edit",
             Self::Yolo => "yolo",
         }
+    }
+
+    /// The name in policy files.
+    #[must_use]
+    pub fn in_files(self) -> &'static str {
+        if self == Self::AutoEdit { "autoEdit" } else { self.as_str() }
     }
 
     fn is_privileged(self) -> bool {
@@ -62,15 +92,22 @@ pub enum Decision {
     Deny,
 }
 
-/// A decision, and where it came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judgement {
-    /// What is decided.
-    pub decision: Decision,
-    /// What the rule has to say about a refusal.
-    pub message: Option<String>,
-    /// The rule's source, such as `built-in` or `--allowed-tools`; `default` where no rule matched.
-    pub source: String,
+impl Decision {
+    /// The name in policy files.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask_user",
+            Self::Deny => "deny",
+        }
+    }
+
+    /// The decision of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Allow, Self::Ask, Self::Deny].into_iter().find(|decision| decision.as_str() == name)
+    }
 }
 
 /// Whether the model is told of a tool at all.
@@ -93,10 +130,18 @@ pub struct PolicyOptions {
     pub trusted: bool,
     /// Whether [`Mode::Yolo`] may be entered.
     pub yolo_enabled: bool,
+    /// Whether [`Mode::Plan`] may be entered.
+    pub plan_enabled: bool,
     /// Whether lasting answers are on offer.
     pub always_allow_enabled: bool,
+    /// Where lasting answers are kept beyond the session; `None` keeps none.
+    pub save: Option<SavePlace>,
     /// Rules beyond the built-in ones.
     pub rules: Vec<Rule>,
+    /// Who else is asked about what the rules let pass.
+    pub checkers: Vec<Checker>,
+    /// Where plans may be written in plan mode.
+    pub plans: Option<PlanFolder>,
 }
 
 impl Default for PolicyOptions {
@@ -106,8 +151,12 @@ impl Default for PolicyOptions {
             interactive: true,
             trusted: true,
             yolo_enabled: true,
+            plan_enabled: true,
             always_allow_enabled: true,
+            save: None,
             rules: Vec::new(),
+            checkers: Vec::new(),
+            plans: None,
         }
     }
 }
@@ -121,39 +170,16 @@ pub enum ModeRefused {
     /// Yolo was switched off.
     #[error("enter yolo mode, which is disabled")]
     YoloDisabled,
-}
-
-/// What a lasting answer would cover.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Always {
-    /// The session goes to [`Mode::AutoEdit`].
-    AutoEdit,
-    /// Commands that begin with these words, and are simple.
-    Commands(Vec<String>),
-    /// Every call of this tool.
-    Tool(String),
-}
-
-impl Always {
-    /// What a person reads on the option.
-    #[must_use]
-    pub fn label(&self) -> String {
-        match self {
-            Self::AutoEdit => "Allow all edits in this session".to_owned(),
-            Self::Commands(words) => format!("Always allow \"{}\" commands in this session", words.join(" ")),
-            Self::Tool(name) => format!("Always allow {name} in this session"),
-        }
-    }
+    /// Plan mode was switched off.
+    #[error("enter plan mode, which is disabled")]
+    PlanDisabled,
 }
 
 /// Why asking means refusing. Source: runtime specification §6.3.
 const NEEDS_USER: &str = "It requires user confirmation, which is not supported in non-interactive mode.";
 
 // Rules of files, and one for each tool of a trusted server.
-const RULES_MAX: usize = 8192;
-
-// A session in which a person clicked "always" this often has a person who should write rules instead.
-const REMEMBERED_MAX: usize = 256;
+const RULES_MAX: usize = 65_536;
 
 /// The rules of one session, and its mode.
 #[derive(Clone, Debug)]
@@ -162,28 +188,36 @@ pub struct Policy {
     interactive: bool,
     trusted: bool,
     yolo_enabled: bool,
+    plan_enabled: bool,
     always_allow_enabled: bool,
+    save: Option<SavePlace>,
+    /// In the order in which they are asked.
     rules: Vec<Rule>,
-    remembered: Vec<Rule>,
+    checkers: Vec<Checker>,
+    plans: Option<PlanFolder>,
 }
 
 impl Policy {
     /// The built-in rules and those of `options`. Fails if the mode may not be entered.
     pub fn new(options: PolicyOptions) -> Result<Self, ModeRefused> {
-        let PolicyOptions { mode, interactive, trusted, yolo_enabled, always_allow_enabled, rules: more } = options;
         let mut rules = builtin::rules();
-        rules.extend(more);
-        rules.sort_by(|a, b| b.priority.cmp(&a.priority).then(b.decision.cmp(&a.decision)));
+        rules.extend(options.rules);
+        let mut checkers = options.checkers;
+        checkers.sort_by_key(|checker| std::cmp::Reverse(checker.priority));
         let mut policy = Self {
             mode: Mode::Default,
-            interactive,
-            trusted,
-            yolo_enabled,
-            always_allow_enabled,
+            interactive: options.interactive,
+            trusted: options.trusted,
+            yolo_enabled: options.yolo_enabled,
+            plan_enabled: options.plan_enabled,
+            always_allow_enabled: options.always_allow_enabled,
+            save: options.save,
             rules,
-            remembered: Vec::new(),
+            checkers,
+            plans: options.plans,
         };
-        policy.set_mode(mode)?;
+        policy.sort();
+        policy.set_mode(options.mode)?;
         Ok(policy)
     }
 
@@ -199,14 +233,33 @@ impl Policy {
         self.interactive
     }
 
-    /// Enters `mode`.
-    pub fn set_mode(&mut self, mode: Mode) -> Result<(), ModeRefused> {
+    /// The rules, in the order in which they are asked.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Where plans may be written in plan mode.
+    #[must_use]
+    pub fn plans(&self) -> Option<&PlanFolder> {
+        self.plans.as_ref()
+    }
+
+    /// Whether [`Self::set_mode`] would enter `mode`.
+    pub fn may_enter(&self, mode: Mode) -> Result<(), ModeRefused> {
         if mode.is_privileged() && !self.trusted {
             return Err(ModeRefused::Untrusted);
         }
-        if mode == Mode::Yolo && !self.yolo_enabled {
-            return Err(ModeRefused::YoloDisabled);
+        match mode {
+            Mode::Yolo if !self.yolo_enabled => Err(ModeRefused::YoloDisabled),
+            Mode::Plan if !self.plan_enabled => Err(ModeRefused::PlanDisabled),
+            Mode::Plan | Mode::Default | Mode::AutoEdit | Mode::Yolo => Ok(()),
         }
+    }
+
+    /// Enters `mode`.
+    pub fn set_mode(&mut self, mode: Mode) -> Result<(), ModeRefused> {
+        self.may_enter(mode)?;
         self.mode = mode;
         Ok(())
     }
@@ -221,37 +274,25 @@ impl Policy {
             return;
         }
         self.rules.push(rule);
-        self.rules.sort_by(|a, b| b.priority.cmp(&a.priority).then(b.decision.cmp(&a.decision)));
+        self.sort();
     }
 
-    /// Decides one call. `tool` is the registered name, never an alias.
+    /// The checkers to ask about a call that the rules let pass or want to ask about, in their order.
     #[must_use]
-    pub fn judge(&self, tool: &str, args: &Value) -> Judgement {
-        let command = command::of_call(tool, args);
-        let (mut decision, message, source) = match self.decisive(&self.rules, tool, args, command.as_ref()) {
-            Some(rule) => (rule.decision, rule.deny_message.clone(), rule.source.clone()),
-            None => (Decision::Ask, None, "default".to_owned()),
+    pub fn checkers(&self, call: &PolicyCall<'_>) -> Vec<Checker> {
+        let asked = |checker: &&Checker| {
+            checker.scope.in_force(self.mode, self.interactive)
+                && checker.scope.covers(&call.tool)
+                && self.concerns_any_part(checker.scope.args.as_ref(), call)
         };
-        if decision == Decision::Allow && self.redirection_needs_asking(command.as_ref()) {
-            decision = Decision::Ask;
-        }
-        if decision == Decision::Ask
-            && let Some(rule) = self.decisive(&self.remembered, tool, args, command.as_ref())
-        {
-            return Judgement { decision: Decision::Allow, message: None, source: rule.source.clone() };
-        }
-        if decision == Decision::Ask && !self.interactive {
-            let message = Some(NEEDS_USER.to_owned());
-            return Judgement { decision: Decision::Deny, message, source };
-        }
-        Judgement { decision, message, source }
+        self.checkers.iter().filter(asked).cloned().collect()
     }
 
     /// Whether the model should be told of `tool`: not if every call would be refused, whatever its arguments.
     #[must_use]
-    pub fn offer(&self, tool: &str) -> Offer {
-        for rule in self.rules.iter().filter(|rule| self.is_in_force(rule) && rule.tool.matches(tool)) {
-            match (rule.decision, rule.args.is_some()) {
+    pub fn offer(&self, tool: &ToolFacts<'_>) -> Offer {
+        for rule in self.rules.iter().filter(|rule| self.is_in_force(rule) && rule.scope.covers(tool)) {
+            match (rule.decision, rule.scope.args.is_some()) {
                 (Decision::Deny, true) => {}
                 (Decision::Ask, true) if !self.interactive => {}
                 (Decision::Allow, _) | (Decision::Ask, true) => return Offer::Offered,
@@ -263,56 +304,18 @@ impl Policy {
         if self.interactive { Offer::Offered } else { Offer::Withheld(NEEDS_USER.to_owned()) }
     }
 
-    /// What a lasting answer about this call would cover; `None` if it may not be given.
-    #[must_use]
-    pub fn always(&self, tool: &str, args: &Value) -> Option<Always> {
-        if !self.always_allow_enabled {
-            return None;
-        }
-        if builtin::EDITS.contains(&tool) {
-            return (self.trusted && self.mode < Mode::AutoEdit).then_some(Always::AutoEdit);
-        }
-        match command::of_call(tool, args) {
-            Some(Command::Simple(command)) => command.root().map(|root| Always::Commands(vec![root.to_owned()])),
-            Some(Command::Complex { .. }) => None,
-            None => Some(Always::Tool(tool.to_owned())),
-        }
-    }
-
-    /// Keeps a lasting answer: in force in this mode and in every more permissive one.
-    pub fn remember(&mut self, always: &Always) -> Result<(), ModeRefused> {
-        let (tool, args) = match always {
-            Always::AutoEdit => return self.set_mode(self.mode.max(Mode::AutoEdit)),
-            Always::Commands(words) => (command::TOOL, Some(ArgsPattern::CommandPrefix(words.clone()))),
-            Always::Tool(name) => (name.as_str(), None),
-        };
-        let modes = [Mode::Plan, Mode::Default, Mode::AutoEdit, Mode::Yolo];
-        let rule = Rule {
-            args,
-            modes: Some(modes.into_iter().filter(|mode| *mode >= self.mode).collect()),
-            ..Rule::new(ToolPattern::parse(tool), Decision::Allow, Priority::new(Tier::User, 950), "always allow")
-        };
-        if !self.remembered.contains(&rule) {
-            if self.remembered.len() == REMEMBERED_MAX {
-                self.remembered.remove(0);
-            }
-            self.remembered.push(rule);
-        }
-        Ok(())
-    }
-
-    fn decisive<'a>(&self, rules: &'a [Rule], tool: &str, args: &Value, command: Option<&Command>) -> Option<&'a Rule> {
-        rules.iter().find(|rule| self.is_in_force(rule) && rule.matches(tool, args, command))
+    fn sort(&mut self) {
+        self.rules.sort_by(|a, b| b.priority.cmp(&a.priority).then(b.decision.cmp(&a.decision)));
     }
 
     fn is_in_force(&self, rule: &Rule) -> bool {
-        rule.modes.as_ref().is_none_or(|modes| modes.contains(&self.mode))
-            && rule.interactive.is_none_or(|interactive| interactive == self.interactive)
-    }
-
-    // A rule that allows a command says nothing about the files that its output goes to.
-    fn redirection_needs_asking(&self, command: Option<&Command>) -> bool {
-        matches!(command, Some(Command::Complex { redirects: true })) && !self.mode.is_privileged()
+        // What is allowed without a word about modes was not meant for a mode that changes nothing.
+        let too_general = self.mode == Mode::Plan
+            && rule.decision == Decision::Allow
+            && rule.scope.modes.is_none()
+            && rule.priority.tier() > Tier::Default;
+        let no_folder = rule.scope.args == Some(ArgsPattern::PlanFiles) && self.plans.is_none();
+        !too_general && !no_folder && rule.scope.in_force(self.mode, self.interactive)
     }
 
     fn refusal(&self, rule: &Rule) -> String {

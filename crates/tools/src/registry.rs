@@ -10,7 +10,7 @@ use convoke_adk::{FunctionDeclaration, InvocationContext, Tool, ToolContext, Too
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use crate::policy::{Offer, SessionPolicy, canonical_tool_name};
+use crate::policy::{Offer, SessionPolicy, ToolFacts, canonical_tool_name};
 use crate::{DeclarativeTool, ErrorType, ToolFailure, suggest};
 
 // Far above what any provider accepts in one request.
@@ -70,7 +70,17 @@ impl ToolRegistry {
     #[must_use]
     pub fn offered(&self) -> Vec<Arc<dyn DeclarativeTool>> {
         let tools: Vec<_> = self.tools.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        tools.into_iter().filter(|tool| self.policy.offer(tool.name()) == Offer::Offered).collect()
+        tools.into_iter().filter(|tool| self.offer(tool.as_ref()) == Offer::Offered).collect()
+    }
+
+    fn offer(&self, tool: &dyn DeclarativeTool) -> Offer {
+        let annotations = tool.annotations();
+        self.policy.offer(&ToolFacts {
+            name: tool.name(),
+            mcp_server: tool.mcp_server(),
+            annotations: Some(&annotations),
+            subagent: None,
+        })
     }
 
     /// What the model is told of for `model`, in order.
@@ -86,7 +96,7 @@ impl ToolRegistry {
     pub(crate) fn find(&self, name: &str) -> Result<Arc<dyn DeclarativeTool>, ToolFailure> {
         let not_found = |message: String| ToolFailure::new(ErrorType::ToolNotRegistered, message);
         match self.get(name) {
-            Some(tool) => match self.policy.offer(tool.name()) {
+            Some(tool) => match self.offer(tool.as_ref()) {
                 Offer::Offered => Ok(tool),
                 Offer::Withheld(reason) => Err(not_found(format!("Tool \"{name}\" not found: policy: {reason}"))),
             },

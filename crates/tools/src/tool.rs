@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use convoke_adk::FunctionDeclaration;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{LiveOutput, ToolFailure, ToolOutput};
@@ -50,6 +50,23 @@ pub trait DeclarativeTool: Send + Sync {
     /// Whether running it is nothing but asking a person, so that leave to ask need not be asked for.
     fn asks_itself(&self) -> bool {
         false
+    }
+
+    /// The MCP server that it comes from: rules may be about all tools of one.
+    fn mcp_server(&self) -> Option<&str> {
+        self.origin().map(|origin| origin.server.as_str())
+    }
+
+    /// What it says of itself, such as `readOnlyHint`: rules may ask for it.
+    fn annotations(&self) -> Map<String, Value> {
+        let Some(origin) = self.origin() else { return Map::new() };
+        let hints = [
+            ("readOnlyHint", origin.read_only),
+            ("destructiveHint", origin.destructive),
+            ("idempotentHint", origin.idempotent),
+            ("openWorldHint", origin.open_world),
+        ];
+        hints.into_iter().filter_map(|(name, hint)| Some((name.to_owned(), hint?.into()))).collect()
     }
 
     /// Whether output past [`Truncation::threshold`](crate::Truncation) is cut. The others bound their output themselves.

@@ -201,7 +201,7 @@ impl Workspace {
 
 /// The real path behind `path`, which need not exist: each component is looked at in turn, links are followed as the
 /// kernel would, and `..` goes up from where a link led to.
-fn real_path(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
     let mut real = PathBuf::from("/");
     let mut rest: Vec<OsString> = components_reversed(path);
     let mut links = 0;

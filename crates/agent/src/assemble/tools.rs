@@ -8,10 +8,9 @@ use convoke_tools::builtin::{
     self, ActivateSkill, AskUser, BuiltinOptions, GoogleWebSearch, ShellOptions, UpdateTopic, WebFetch, WebModel,
     WebOptions, WriteTodos,
 };
-use convoke_tools::policy::canonical_tool_name;
 use convoke_tools::{
-    Approver, BackgroundProcesses, DeclarativeTool, SchedulerObserver, SchedulerOptions, SessionPolicy, ToolHooks,
-    ToolRegistry, ToolScheduler, Truncation, Workspace,
+    Approver, BackgroundProcesses, CheckerHost, DeclarativeTool, SchedulerObserver, SchedulerOptions, SessionPolicy,
+    ToolHooks, ToolRegistry, ToolScheduler, Truncation, Workspace,
 };
 
 use crate::AgentOptions;
@@ -35,11 +34,9 @@ pub(super) fn registry(
     let discovered = ports.discovered.clone();
     let builtin =
         BuiltinOptions { workspace: workspace.clone(), shell: shell(options), background: background.clone() };
-    let excluded =
-        |tool: &dyn DeclarativeTool| options.exclude_tools.iter().any(|name| canonical_tool_name(name) == tool.name());
     let ours = builtin::tools(builtin).into_iter().chain(with_ports(options, ports)).chain(skills);
     let ours = ours.filter(|tool| options.tools.wants(tool.name()));
-    for tool in ours.chain(discovered).filter(|tool| !excluded(tool.as_ref())) {
+    for tool in ours.chain(discovered) {
         registry.register(near.around(tool)).map_err(|error| SessionError::Failed(error.to_string()))?;
     }
     Ok(Arc::new(registry))
@@ -109,8 +106,20 @@ pub(super) fn truncation(options: &AgentOptions, outputs: Option<PathBuf>) -> Tr
     Truncation { threshold, folder: outputs }
 }
 
+/// What the checkers of a session are run with.
+pub(super) fn checkers(options: &AgentOptions, workspace: &Workspace) -> CheckerHost {
+    CheckerHost {
+        spawner: Some(options.spawner.clone()),
+        secret_variables: options.secret_variables.clone(),
+        cwd: workspace.cwd().to_owned(),
+        workspaces: workspace.roots().to_vec(),
+        ..CheckerHost::default()
+    }
+}
+
 /// Starts the scheduler of a session.
 pub(super) fn scheduler(
+    checkers: CheckerHost,
     policy: &SessionPolicy,
     registry: &Arc<ToolRegistry>,
     truncation: Truncation,
@@ -119,6 +128,7 @@ pub(super) fn scheduler(
     hooks: Arc<dyn ToolHooks>,
 ) -> Arc<ToolScheduler> {
     Arc::new(ToolScheduler::start(SchedulerOptions {
+        checkers,
         approver,
         observer,
         hooks,

@@ -114,6 +114,11 @@ pub(crate) fn our_agent_command(args: &AgentArgs, startup: &Startup) -> AgentCom
     for tool in &args.allowed_tools {
         option("allowed-tools", tool.as_ref());
     }
+    for (name, paths) in [("policy", &args.policy), ("admin-policy", &args.admin_policy)] {
+        for path in paths {
+            option(name, std::path::absolute(path).unwrap_or_else(|_| path.clone()).as_os_str());
+        }
+    }
     for folder in &args.include_directories {
         option("include-directories", folder.as_ref());
     }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::policy::Command;
+use crate::policy::Script;
 use crate::process::{Capture, Exit, Happened, Launch, Running};
 use crate::sandbox::{SandboxOptions, Wanted};
 use crate::{
@@ -215,7 +215,7 @@ impl Invocation for Call {
 
     async fn confirmation(&self) -> Result<ConfirmationDetails, ToolFailure> {
         let command = self.params.command.clone();
-        let root_commands = Command::parse(&command).roots();
+        let root_commands = Script::parse(&command).programs();
         Ok(ConfirmationDetails::Exec { command, root_commands })
     }
 

@@ -196,8 +196,8 @@ impl Driver {
                 self.stop_after(call, stop);
                 Some(Input::Judged { call, verdict })
             }
-            Done::Asked(outcome) => {
-                let answer = self.answered(call, outcome);
+            Done::Asked(outcome, saved) => {
+                let answer = self.answered(call, outcome, saved);
                 Some(Input::Answered { call, answer })
             }
             Done::Executed(executed) => {
@@ -230,18 +230,25 @@ impl Driver {
         })
     }
 
-    fn answered(&mut self, call: CallKey, outcome: ApprovalOutcome) -> Answer {
+    fn answered(&mut self, call: CallKey, outcome: ApprovalOutcome, saved: Option<Result<(), String>>) -> Answer {
         let Some(flight) = self.flights.get_mut(&call) else { return Answer::Refuse };
-        let always = flight.question.take().and_then(|question| question.always);
+        let lasting = flight.question.take().map(|question| question.lasting).unwrap_or_default();
         flight.record.decision = Some(match &outcome {
-            ApprovalOutcome::ProceedOnce | ApprovalOutcome::ProceedAlways => CallDecision::Accept,
+            ApprovalOutcome::ProceedOnce | ApprovalOutcome::ProceedAlways(_) => CallDecision::Accept,
             ApprovalOutcome::Revise { .. } => CallDecision::Modify,
             ApprovalOutcome::Cancel | ApprovalOutcome::Unanswered { .. } => CallDecision::Reject,
         });
         match outcome {
             ApprovalOutcome::ProceedOnce => Answer::Proceed,
-            ApprovalOutcome::ProceedAlways => {
-                match always.map(|always| self.options.policy.remember(&always)) {
+            ApprovalOutcome::ProceedAlways(id) => {
+                match saved {
+                    Some(Ok(())) => return Answer::Proceed,
+                    // Not beyond the session, then; within it at least.
+                    Some(Err(reason)) => tracing::warn!(reason, "a lasting answer was not saved"),
+                    None => {}
+                }
+                let offer = lasting.into_iter().find(|offer| offer.id == id);
+                match offer.map(|offer| self.options.policy.remember(&offer.always)) {
                     Some(Ok(Some(mode))) => self.options.observer.on_mode(mode),
                     Some(Ok(None)) | None => {}
                     // The mode was taken back while the question was open: this once, then.
@@ -360,9 +367,8 @@ impl Driver {
 
     fn ask(&mut self, call: CallKey) {
         let Some(question) = self.flights.get(&call).and_then(|flight| flight.question.as_ref()) else { return };
-        let request = question.request.clone();
-        let approver = self.options.approver.clone();
-        self.start(call, Phase::Ask, async move { Done::Asked(approver.request(request).await) });
+        let (options, question) = (self.options.clone(), question.as_ref().clone());
+        self.start(call, Phase::Ask, work::ask(options, question));
     }
 
     fn execute(&mut self, call: CallKey) {

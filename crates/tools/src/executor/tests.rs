@@ -176,15 +176,18 @@ async fn a_refusal_is_told_honestly_to_every_call() {
 
 #[tokio::test]
 async fn a_lasting_yes_is_kept_and_announced() {
-    let person = Person::who_says([ApprovalOutcome::ProceedAlways, ApprovalOutcome::ProceedAlways]);
+    let person = Person::who_says([
+        ApprovalOutcome::ProceedAlways("proceed_always"),
+        ApprovalOutcome::ProceedAlways("proceed_always"),
+    ]);
     let approver = Arc::clone(&person);
     let tools = vec![says("run_shell_command", Kind::Execute), says("write_file", Kind::Edit)];
     let bench = bench(tools, PolicyOptions::default(), |options| options.approver = approver);
     let shell = |text: &str| call("s", "run_shell_command", json!({"command": text}));
     bench
         .run(vec![
-            shell("git status"),
-            shell("git log"),
+            shell("git fetch"),
+            shell("git pull"),
             call("w", "write_file", json!({})),
             call("w", "write_file", json!({})),
         ])
@@ -274,7 +277,7 @@ async fn hooks_are_always_called_and_can_only_be_stricter() {
 
 #[tokio::test]
 async fn hooks_can_ask_and_change_results() {
-    let person = Person::who_says([ApprovalOutcome::ProceedAlways, ApprovalOutcome::ProceedOnce]);
+    let person = Person::who_says([ApprovalOutcome::ProceedAlways("proceed_always"), ApprovalOutcome::ProceedOnce]);
     let (bench, hooks) = with_hooks(yolo(), Arc::clone(&person) as Arc<dyn Approver>);
     let outcome = bench
         .run(vec![

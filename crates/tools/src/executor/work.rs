@@ -1,13 +1,14 @@
 //! What a call's own task does: judge, ask, execute. Recipes; who may begin when is the machine's business.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use convoke_adk::StopReason;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{SchedulerOptions, prepare, told};
 use crate::approval::options as approval_options;
-use crate::policy::{Always, Decision};
+use crate::policy::{Decision, LastingOffer, PolicyCall, SaveError, ToolFacts};
 use crate::{
     ApprovalOutcome, ApprovalRequest, DeclarativeTool, ErrorType, ExecutionContext, HookCall, HookResult, Invocation,
     TailCall, ToolFailure, ToolOutput, Truncated,
@@ -16,7 +17,8 @@ use crate::{
 /// What came out of a call's task.
 pub(super) enum Done {
     Judged(Box<Judged>),
-    Asked(ApprovalOutcome),
+    /// The answer, and for one that was to be saved, what came of that.
+    Asked(ApprovalOutcome, Option<Result<(), String>>),
     Executed(Box<Executed>),
 }
 
@@ -50,9 +52,10 @@ pub(super) enum JudgedVerdict {
     Deny(ToolFailure, Option<StopReason>),
 }
 
+#[derive(Clone)]
 pub(super) struct Question {
     pub(super) request: ApprovalRequest,
-    pub(super) always: Option<Always>,
+    pub(super) lasting: Vec<LastingOffer>,
 }
 
 /// Hooks, then policy on what the hooks made of it, then what a person would need to see.
@@ -80,25 +83,54 @@ pub(super) async fn judge(options: SchedulerOptions, candidate: Candidate) -> Ju
         Ok(invocation) => invocation,
         Err(failure) => return deny(rewritten, failure, None),
     };
-    let judgement = options.policy.judge(tool.name(), &call.args);
+    let locations = invocation.locations();
+    let touches: Vec<&Path> = locations.iter().map(|location| Path::new(&location.path)).collect();
+    let annotations = tool.annotations();
+    let policy_call = policy_call(&options, tool.as_ref(), &annotations, &call.args, &touches);
+    let mut judgement = options.policy.judge(&policy_call);
     let asked = before.ask.or_else(|| invocation.demand());
-    let decision = match (judgement.decision, &asked) {
-        (Decision::Allow, Some(_)) if options.policy.interactive() => Decision::Ask,
-        (Decision::Allow, Some(_)) => Decision::Deny,
-        (decision, _) => decision,
-    };
-    tracing::debug!(tool = tool.name(), call_id = call.call_id, ?decision, source = judgement.source, "judged a call");
+    if let Some(reason) = &asked {
+        judgement.tighten(Decision::Ask, "a hook or the tool", Some(reason.clone()));
+    }
+    if judgement.decision != Decision::Deny {
+        let checkers = options.policy.checkers(&policy_call);
+        options.checkers.ask(&checkers, &policy_call, &mut judgement).await;
+    }
+    // Where there is nobody to ask, asking means refusing, whoever wants to ask.
+    if judgement.decision == Decision::Ask && !options.policy.interactive() {
+        judgement.decision = Decision::Deny;
+    }
+    let (decision, source) = (judgement.decision, judgement.source.as_str());
+    tracing::debug!(tool = tool.name(), call_id = call.call_id, ?decision, source, "judged a call");
+    let asked = asked.or(judgement.message.clone().filter(|_| decision == Decision::Ask));
     let verdict = match decision {
         Decision::Allow => JudgedVerdict::Allow,
         // Its question is the question; only a reason of somebody else's needs one of its own.
         Decision::Ask if tool.asks_itself() && asked.is_none() => JudgedVerdict::Allow,
-        Decision::Deny => JudgedVerdict::Deny(denied(judgement.message.or(asked)), None),
+        Decision::Deny => JudgedVerdict::Deny(denied(judgement.message), None),
         Decision::Ask => match question(&options, &call, tool.as_ref(), invocation.as_ref(), asked).await {
             Ok(question) => JudgedVerdict::Ask(Box::new(question)),
             Err(failure) => JudgedVerdict::Deny(failure, None),
         },
     };
     Judged { args: rewritten, invocation: Some(invocation), verdict }
+}
+
+/// A call as policy sees it.
+fn policy_call<'a>(
+    options: &'a SchedulerOptions,
+    tool: &'a dyn DeclarativeTool,
+    annotations: &'a Map<String, Value>,
+    args: &'a Value,
+    touches: &'a [&'a Path],
+) -> PolicyCall<'a> {
+    let tool = ToolFacts {
+        name: tool.name(),
+        mcp_server: tool.mcp_server(),
+        annotations: Some(annotations),
+        subagent: options.subagent.as_deref(),
+    };
+    PolicyCall { tool, args, touches }
 }
 
 fn denied(message: Option<String>) -> ToolFailure {
@@ -116,7 +148,10 @@ async fn question(
 ) -> Result<Question, ToolFailure> {
     let details = invocation.confirmation().await?;
     // Who wants a question about this call will want the next one too: a lasting answer would be a false promise.
-    let always = if reason.is_none() { options.policy.always(tool.name(), &call.args) } else { None };
+    let lasting = match reason {
+        None => options.policy.lasting(&policy_call(options, tool, &tool.annotations(), &call.args, &[])),
+        Some(_) => Vec::new(),
+    };
     let request = ApprovalRequest {
         call_id: call.call_id.clone(),
         tool: tool.name().to_owned(),
@@ -126,9 +161,27 @@ async fn question(
         locations: invocation.locations(),
         args: call.args.clone(),
         reason,
-        options: approval_options(always.as_ref().map(Always::label)),
+        options: approval_options(&lasting),
     };
-    Ok(Question { request, always })
+    Ok(Question { request, lasting })
+}
+
+/// Asks a person, and saves an answer that is to outlive the session.
+pub(super) async fn ask(options: SchedulerOptions, question: Question) -> Done {
+    let Question { request, lasting } = question;
+    let outcome = options.approver.request(request).await;
+    let ApprovalOutcome::ProceedAlways(id) = outcome else { return Done::Asked(outcome, None) };
+    let Some(offer) = lasting.into_iter().find(|offer| offer.id == id && offer.save) else {
+        return Done::Asked(outcome, None);
+    };
+    let policy = options.policy.clone();
+    let saved = tokio::task::spawn_blocking(move || policy.save(&offer.always).map(|_| ()).map_err(chain)).await;
+    Done::Asked(outcome, Some(saved.unwrap_or_else(|error| Err(error.to_string()))))
+}
+
+fn chain(error: SaveError) -> String {
+    let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+    format!("{error}{source}")
 }
 
 /// How an execution came back.

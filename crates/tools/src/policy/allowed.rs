@@ -1,7 +1,7 @@
 //! `--allowed-tools` and its like: which rules does a short text stand for?
 
-use super::command::{self, Command};
-use super::{ArgsPattern, Decision, Priority, Rule, Tier, ToolPattern};
+use super::shell::{self, Script};
+use super::{ArgsPattern, Decision, Priority, Rule, Source, Tier, ToolPattern};
 
 /// Other names that the field has used for tools of ours.
 const ALIASES: [(&str, &str); 9] = [
@@ -38,6 +38,16 @@ pub enum AllowedToolError {
 
 /// Reads `read_file`, `mcp_server_*`, `run_shell_command(git status)`: a rule of the user's that allows (4.300).
 pub fn parse_allowed_tool(text: &str) -> Result<Rule, AllowedToolError> {
+    named_rule(text, Decision::Allow, 300, "--allowed-tools")
+}
+
+/// A rule of the user's about what `text` names, written in the setting or flag `source`.
+pub(super) fn named_rule(
+    text: &str,
+    decision: Decision,
+    p: u16,
+    source: &'static str,
+) -> Result<Rule, AllowedToolError> {
     let text = text.trim();
     let (name, arguments) = match text.split_once('(') {
         None => (text, None),
@@ -50,14 +60,16 @@ pub fn parse_allowed_tool(text: &str) -> Result<Rule, AllowedToolError> {
         return Err(AllowedToolError::Malformed(text.to_owned()));
     }
     let name = canonical_tool_name(name);
-    let args = match arguments.map(|inner| inner.trim().trim_end_matches(":*").trim_end()) {
-        None => None,
-        Some(_) if name != command::TOOL => return Err(AllowedToolError::NoArguments(text.to_owned())),
-        Some(inner) => match Command::parse(inner) {
-            Command::Simple(simple) => Some(ArgsPattern::CommandPrefix(simple.words().to_vec())),
-            Command::Complex { .. } => return Err(AllowedToolError::NotSimple(text.to_owned())),
-        },
-    };
-    let rule = Rule::new(ToolPattern::parse(name), Decision::Allow, Priority::new(Tier::User, 300), "--allowed-tools");
-    Ok(Rule { args, ..rule })
+    let mut rule = Rule::new(ToolPattern::parse(name), decision, Priority::new(Tier::User, p), Source::Named(source));
+    if let Some(inner) = arguments.map(|inner| inner.trim().trim_end_matches(":*").trim_end()) {
+        if name != shell::TOOL {
+            return Err(AllowedToolError::NoArguments(text.to_owned()));
+        }
+        let script = Script::parse(inner);
+        let words = script.only().filter(|part| part.unknown.is_none() && !part.writes && !part.assigns);
+        let words = words.and_then(|part| part.literals()).filter(|words| !words.is_empty());
+        let words = words.ok_or_else(|| AllowedToolError::NotSimple(text.to_owned()))?;
+        rule.scope.args = Some(ArgsPattern::CommandPrefix(words.into_iter().map(str::to_owned).collect()));
+    }
+    Ok(rule)
 }

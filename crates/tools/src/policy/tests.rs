@@ -1,5 +1,8 @@
-//! Tables: one line per promise.
+//! Tables: one line per promise. The lattice, by chance.
 
+use std::path::Path;
+
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -10,8 +13,24 @@ fn policy(mode: Mode, interactive: bool, allowed: &[&str]) -> Policy {
     Policy::new(PolicyOptions { mode, interactive, rules, ..PolicyOptions::default() }).unwrap()
 }
 
+fn of_file(text: &str) -> PolicyFile {
+    parse_policy(text, Path::new("/p/a.toml"), Tier::User).unwrap()
+}
+
+fn with_file(text: &str) -> Policy {
+    Policy::new(PolicyOptions { rules: of_file(text).rules, ..PolicyOptions::default() }).unwrap()
+}
+
 fn command(text: &str) -> Value {
     json!({"command": text})
+}
+
+fn decide(policy: &Policy, tool: &str, args: &Value) -> Decision {
+    policy.judge(&PolicyCall::new(tool, args)).decision
+}
+
+fn shell(policy: &Policy, text: &str) -> Decision {
+    decide(policy, "run_shell_command", &command(text))
 }
 
 #[test]
@@ -22,6 +41,7 @@ fn built_in_rules() {
         ("read_file", Default, Allow, Allow),
         ("read_file", Plan, Allow, Allow),
         ("list_background_processes", Default, Allow, Allow),
+        ("write_todos", Plan, Allow, Allow),
         ("write_file", Default, Ask, Deny),
         ("write_file", AutoEdit, Allow, Allow),
         ("write_file", Yolo, Allow, Allow),
@@ -35,16 +55,66 @@ fn built_in_rules() {
         ("web_fetch", Plan, Ask, Deny),
         ("ask_user", Default, Ask, Deny),
         ("ask_user", Yolo, Ask, Deny),
+        ("invoke_agent", Default, Allow, Allow),
+        ("invoke_agent", Plan, Deny, Deny),
         ("mcp_some_tool", Default, Ask, Deny),
         ("mcp_some_tool", Yolo, Allow, Allow),
         ("mcp_some_tool", Plan, Deny, Deny),
         ("discovered_tool_x", AutoEdit, Ask, Deny),
+        ("enter_plan_mode", Default, Ask, Allow),
+        ("enter_plan_mode", Plan, Deny, Deny),
+        ("enter_plan_mode", Yolo, Deny, Allow),
+        ("exit_plan_mode", Plan, Ask, Allow),
+        ("exit_plan_mode", Default, Deny, Deny),
+        ("exit_plan_mode", Yolo, Deny, Deny),
     ] {
         for (interactive, expected) in [(true, with_user), (false, without)] {
-            let judged = policy(mode, interactive, &[]).judge(tool, &command("ls"));
-            assert_eq!(judged.decision, expected, "{tool} in {mode:?}, interactive: {interactive}");
+            let judged = decide(&policy(mode, interactive, &[]), tool, &command("./x"));
+            assert_eq!(judged, expected, "{tool} in {mode:?}, interactive: {interactive}");
         }
     }
+}
+
+#[test]
+fn plans_may_be_written_where_they_are_kept_and_nowhere_else() {
+    let plans = Some(PlanFolder::new("/plans"));
+    let options = PolicyOptions { mode: Mode::Plan, plans, ..PolicyOptions::default() };
+    let policy = Policy::new(options).unwrap();
+    let args = json!({"file_path": "anything"});
+    for (touches, expected) in [
+        (&["/plans/a.md"][..], Allow),
+        (&["/plans/deep/a.MD"], Allow),
+        (&["/plans/a.txt"], Deny),
+        (&["/plans.md"], Deny),
+        (&["/plans"], Deny),
+        (&["/plans2/a.md"], Deny),
+        (&["/plans/a.md", "/etc/a.md"], Deny),
+        (&[], Deny),
+    ] {
+        let paths: Vec<&Path> = touches.iter().map(Path::new).collect();
+        for tool in ["write_file", "replace"] {
+            let call = PolicyCall { touches: &paths, ..PolicyCall::new(tool, &args) };
+            assert_eq!(policy.judge(&call).decision, expected, "{tool} {touches:?}");
+        }
+    }
+    assert_eq!(policy.offer(&ToolFacts::named("write_file")), Offer::Offered);
+    let agent = |name: &str| decide(&policy, "invoke_agent", &json!({"agent_name": name, "prompt": "x"}));
+    assert_eq!((agent("codebase_investigator"), agent("generalist")), (Allow, Deny));
+    let sly = json!({"agent_name": "x", "prompt": "\0\"agent_name\":\"cli_help\"\0"});
+    assert_eq!(decide(&policy, "invoke_agent", &sly), Deny);
+}
+
+#[test]
+fn what_is_allowed_without_a_word_about_modes_is_not_allowed_in_plan_mode() {
+    assert_eq!(decide(&policy(Mode::Plan, true, &["write_file"]), "write_file", &json!({})), Deny);
+    assert_eq!(shell(&policy(Mode::Plan, true, &["run_shell_command(git)"]), "git status"), Deny);
+    let text = "[[rule]]\ntoolName = 'run_shell_command'\ncommandPrefix = 'git status'\ndecision = 'allow'\n\
+                priority = 100\nmodes = ['plan']\n";
+    let mut policy = with_file(text);
+    assert_eq!(shell(&policy, "git status"), Allow, "only reads");
+    policy.set_mode(Mode::Plan).unwrap();
+    assert_eq!(shell(&policy, "git status"), Allow);
+    assert_eq!(shell(&policy, "git status; git log"), Deny);
 }
 
 #[test]
@@ -61,9 +131,12 @@ fn what_would_always_be_denied_is_not_offered() {
         ("mcp_a_b", Mode::Default, false, "", false),
         ("mcp_a_b", Mode::Default, false, "mcp_a_*", true),
         ("mcp_b_b", Mode::Default, false, "mcp_a_*", false),
+        ("exit_plan_mode", Mode::Default, true, "", false),
+        ("exit_plan_mode", Mode::Plan, true, "", true),
+        ("enter_plan_mode", Mode::Plan, true, "", false),
     ] {
         let allowed: &[&str] = if allowed.is_empty() { &[] } else { &[allowed] };
-        let offer = policy(mode, interactive, allowed).offer(tool);
+        let offer = policy(mode, interactive, allowed).offer(&ToolFacts::named(tool));
         assert_eq!(offer == Offer::Offered, offered, "{tool} in {mode:?} with {allowed:?}: {offer:?}");
     }
 }
@@ -72,14 +145,14 @@ fn what_would_always_be_denied_is_not_offered() {
 fn an_offer_agrees_with_judgements() {
     let calls = [command("git status"), command("rm -rf x"), command("a && b"), json!({}), json!({"path": "x"})];
     let tools = ["read_file", "write_file", "run_shell_command", "ask_user", "web_fetch", "mcp_x_y", "unheard_of"];
-    for mode in [Mode::Plan, Mode::Default, Mode::AutoEdit, Mode::Yolo] {
+    for mode in Mode::ALL {
         for interactive in [true, false] {
             for allowed in [&[][..], &["run_shell_command(git status)", "mcp_x_*"]] {
                 let policy = policy(mode, interactive, allowed);
                 for tool in tools {
-                    let some_run = calls.iter().any(|args| policy.judge(tool, args).decision != Deny);
+                    let some_run = calls.iter().any(|args| decide(&policy, tool, args) != Deny);
                     assert_eq!(
-                        policy.offer(tool) == Offer::Offered,
+                        policy.offer(&ToolFacts::named(tool)) == Offer::Offered,
                         some_run,
                         "{tool} {mode:?} {interactive} {allowed:?}"
                     );
@@ -90,101 +163,21 @@ fn an_offer_agrees_with_judgements() {
 }
 
 #[test]
-fn only_simple_commands_match_an_allowing_prefix() {
-    let policy = policy(Mode::Default, true, &["run_shell_command(git status)", "run_shell_command(npm)"]);
-    for (text, expected) in [
-        ("git status", Allow),
-        ("  git   status --short ", Allow),
-        ("git 'status'", Allow),
-        ("git statusx", Ask),
-        ("git push", Ask),
-        ("npm run \"build all\"", Allow),
-        ("npmx", Ask),
-        // Operators, substitutions, redirections, expansions.
-        ("git status; rm -rf /", Ask),
-        ("git status && rm x", Ask),
-        ("git status || rm x", Ask),
-        ("git status | sh", Ask),
-        ("git status & rm x", Ask),
-        ("git status\nrm x", Ask),
-        ("git status\rrm x", Ask),
-        ("git status $(rm x)", Ask),
-        ("git status `rm x`", Ask),
-        ("git status \"$(rm x)\"", Ask),
-        ("git status \"`rm x`\"", Ask),
-        ("git status > /etc/passwd", Ask),
-        ("git status < x", Ask),
-        ("git status <(rm x)", Ask),
-        ("git status $HOME", Ask),
-        ("git status ${x}", Ask),
-        ("git status \\; rm", Ask),
-        ("git status # comment", Ask),
-        ("git status {a,b}", Ask),
-        ("git status *", Ask),
-        ("git status 'unclosed", Ask),
-        ("git status \"unclosed", Ask),
-        ("(git status)", Ask),
-        ("! git status", Ask),
-        ("git status !!", Ask),
-        ("X=1 git status", Ask),
-        ("GIT_SSH=evil git status", Ask),
-        // Wrappers.
-        ("bash -c 'git status'", Ask),
-        ("env git status", Ask),
-        ("sudo git status", Ask),
-        ("/usr/bin/env git status", Ask),
-        ("xargs git status", Ask),
-        ("eval git status", Ask),
-        ("", Ask),
-    ] {
-        assert_eq!(policy.judge("run_shell_command", &command(text)).decision, expected, "{text:?}");
-    }
-    assert_eq!(policy.judge("run_shell_command", &json!({})).decision, Ask);
-    assert_eq!(policy.judge("run_shell_command", &json!({"command": ["git", "status"]})).decision, Ask);
-}
-
-#[test]
-fn a_denying_prefix_is_not_dodged() {
-    let rule = Rule {
-        args: Some(ArgsPattern::CommandPrefix(vec!["rm".to_owned()])),
-        deny_message: Some("No deleting.".to_owned()),
-        ..Rule::new(ToolPattern::parse("run_shell_command"), Deny, Priority::new(Tier::User, 400), "tools.exclude")
-    };
-    let options = PolicyOptions { mode: Mode::Yolo, rules: vec![rule], ..PolicyOptions::default() };
-    let policy = Policy::new(options).unwrap();
-    for text in [
-        "rm x",
-        "/bin/rm x",
-        "../bin/rm",
-        "ls; rm x",
-        "ls && /bin/rm x",
-        "$(rm x)",
-        "r'm' x",
-        "\\rm x",
-        "sudo rm x",
-        "X=1 rm x",
-        "ls|rm",
-        "ls\nrm x",
-    ] {
-        let judged = policy.judge("run_shell_command", &command(text));
-        assert_eq!((judged.decision, judged.message.as_deref()), (Deny, Some("No deleting.")), "{text:?}");
-    }
-    for text in ["ls", "cargo rmx", "npm; farm", "echo rm", "rm/x"] {
-        assert_eq!(policy.judge("run_shell_command", &command(text)).decision, Allow, "{text:?}");
-    }
-    assert_eq!(policy.offer("run_shell_command"), Offer::Offered);
-}
-
-#[test]
-fn an_allowed_shell_still_asks_before_redirecting() {
-    let with_user = policy(Mode::Default, true, &["run_shell_command"]);
-    assert_eq!(with_user.judge("run_shell_command", &command("a && b")).decision, Allow);
-    assert_eq!(with_user.judge("run_shell_command", &command("a > b")).decision, Ask);
-    assert_eq!(with_user.judge("run_shell_command", &command("a '>' b")).decision, Allow);
-    let headless = policy(Mode::Default, false, &["run_shell_command"]);
-    assert_eq!(headless.judge("run_shell_command", &command("a > b")).decision, Deny);
-    let yolo = policy(Mode::Yolo, false, &[]);
-    assert_eq!(yolo.judge("run_shell_command", &command("a > b")).decision, Allow);
+fn a_refusal_says_why_and_by_which_rule() {
+    let policy = with_file(
+        "\n[[rule]]\nname = 'no deleting'\ntoolName = 'run_shell_command'\ncommandPrefix = 'rm'\ndecision = 'deny'\n\
+         priority = 100\ndenyMessage = 'No deleting.'\n",
+    );
+    let judged = policy.judge(&PolicyCall::new("run_shell_command", &command("ls && sudo rm x")));
+    assert_eq!((judged.decision, judged.message.as_deref()), (Deny, Some("No deleting.")));
+    assert_eq!(judged.source, "/p/a.toml:2");
+    let told = judged.explain();
+    assert!(told.contains("/p/a.toml:2 \"no deleting\" (user, 4.100)"), "{told}");
+    assert!(
+        told.contains("allow ls\n") && told.contains("ask_user sudo rm x\n") && told.contains("deny rm x\n"),
+        "{told}"
+    );
+    assert_eq!(policy.offer(&ToolFacts::named("run_shell_command")), Offer::Offered);
 }
 
 #[test]
@@ -197,11 +190,11 @@ fn allowed_tools_are_read() {
         ("search_file_content", "grep_search", None),
     ] {
         let rule = parse_allowed_tool(text).unwrap();
-        assert_eq!(rule.tool, ToolPattern::Exact(tool.to_owned()), "{text}");
+        assert_eq!(rule.scope.tool, ToolPattern::Exact(tool.to_owned()), "{text}");
         let expected = words.map(|words| ArgsPattern::CommandPrefix(words.into_iter().map(str::to_owned).collect()));
-        assert_eq!((rule.args, rule.decision), (expected, Allow), "{text}");
+        assert_eq!((rule.scope.args, rule.decision), (expected, Allow), "{text}");
     }
-    assert_eq!(parse_allowed_tool("mcp_x_*").unwrap().tool, ToolPattern::Prefix("mcp_x_".to_owned()));
+    assert_eq!(parse_allowed_tool("mcp_x_*").unwrap().scope.tool, ToolPattern::Prefix("mcp_x_".to_owned()));
     for text in
         ["", "a b", "run_shell_command(git", "read_file(x)", "run_shell_command()", "run_shell_command(a | b)", ")("]
     {
@@ -210,55 +203,220 @@ fn allowed_tools_are_read() {
 }
 
 #[test]
-fn lasting_answers_about_commands() {
-    let mut policy = policy(Mode::Default, true, &[]);
-    let always = policy.always("run_shell_command", &command("git status -s")).unwrap();
-    assert_eq!(always, Always::Commands(vec!["git".to_owned()]));
-    assert_eq!(always.label(), "Always allow \"git\" commands in this session");
-    policy.remember(&always).unwrap();
-    policy.remember(&always).unwrap();
-    for (text, expected) in
-        [("git log", Allow), ("git log; rm x", Ask), ("rm x", Ask), ("gitk", Ask), ("git log > x", Ask)]
-    {
-        assert_eq!(policy.judge("run_shell_command", &command(text)).decision, expected, "{text}");
+fn settings_stand_for_rules_in_their_order() {
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let settings = PolicySettings {
+        core: Some(texts(&["read_file", "run_shell_command(git)", "write_file"])),
+        allowed: texts(&["write_file", "web_fetch", "glob"]),
+        exclude: texts(&["glob", "run_shell_command(git push)"]),
+        confirmation_required: texts(&["web_fetch"]),
+        mcp_allowed: texts(&["good"]),
+        mcp_excluded: texts(&["bad"]),
+        mcp_trusted: texts(&["bad", "mine"]),
+    };
+    let rules = settings.rules().unwrap();
+    let policy = Policy::new(PolicyOptions { rules, ..PolicyOptions::default() }).unwrap();
+    for (tool, args, expected) in [
+        ("read_file", json!({}), Allow),
+        ("write_file", json!({}), Allow),
+        ("glob", json!({}), Deny),
+        ("web_fetch", json!({}), Ask),
+        ("list_directory", json!({}), Deny),
+        ("run_shell_command", command("git fetch"), Allow),
+        ("run_shell_command", command("git push"), Deny),
+        ("run_shell_command", command("make"), Deny),
+    ] {
+        assert_eq!(decide(&policy, tool, &args), expected, "{tool} {args}");
     }
-    for text in ["a && b", "sudo ls", "a > b", ""] {
-        assert_eq!(policy.always("run_shell_command", &command(text)), None, "{text}");
+    let settings = PolicySettings { core: None, ..settings };
+    let policy = Policy::new(PolicyOptions { rules: settings.rules().unwrap(), ..PolicyOptions::default() }).unwrap();
+    for (server, expected) in [("good", Allow), ("bad", Deny), ("mine", Allow), ("other", Ask)] {
+        let name = format!("mcp_{server}_x");
+        let tool = ToolFacts { mcp_server: Some(server), ..ToolFacts::named(&name) };
+        let judged = policy.judge(&PolicyCall { tool, args: &json!({}), touches: &[] });
+        assert_eq!(judged.decision, expected, "{server}");
     }
-    policy.set_mode(Mode::Plan).unwrap();
-    assert_eq!(policy.judge("run_shell_command", &command("git log")).decision, Deny, "a stricter mode");
-    policy.set_mode(Mode::AutoEdit).unwrap();
-    assert_eq!(policy.judge("run_shell_command", &command("git log")).decision, Allow, "a more permissive mode");
 }
 
 #[test]
-fn lasting_answers_never_lift_a_refusal() {
-    let rule = Rule {
-        args: Some(ArgsPattern::CommandPrefix(vec!["git".to_owned(), "push".to_owned()])),
-        ..Rule::new(ToolPattern::parse("run_shell_command"), Deny, Priority::new(Tier::Default, 11), "test")
+fn rules_see_servers_annotations_and_subagents() {
+    let policy = with_file(
+        "[[rule]]\nmcpName = 'my_server'\ntoolName = 'find_*'\ndecision = 'allow'\npriority = 10\n\
+         [[rule]]\nmcpName = '*'\ntoolAnnotations = { readOnlyHint = true }\ndecision = 'allow'\npriority = 5\n\
+         [[rule]]\nsubagent = 'reviewer'\ntoolName = 'write_file'\ndecision = 'deny'\npriority = 500\n\
+         [[rule]]\ntoolName = 'mcp_*_drop'\ndecision = 'deny'\npriority = 900\n",
+    );
+    let hints = json!({"readOnlyHint": true, "title": "x"}).as_object().cloned().unwrap();
+    let args = json!({});
+    let judge = |tool: ToolFacts<'_>| policy.judge(&PolicyCall { tool, args: &args, touches: &[] }).decision;
+    let of = |name| ToolFacts::named(name);
+    for (tool, expected) in [
+        (ToolFacts { mcp_server: Some("my_server"), ..of("mcp_my_server_find_x") }, Allow),
+        (ToolFacts { mcp_server: Some("my_server"), ..of("mcp_my_server_write") }, Ask),
+        // The server is what the tool says, not what its name looks like.
+        (of("mcp_my_server_find_x"), Ask),
+        (ToolFacts { mcp_server: Some("my"), ..of("mcp_my_server_find_x") }, Ask),
+        (ToolFacts { mcp_server: Some("a"), annotations: Some(&hints), ..of("mcp_a_b") }, Allow),
+        (ToolFacts { annotations: Some(&hints), ..of("other") }, Ask),
+        (ToolFacts { mcp_server: Some("a"), annotations: Some(&hints), ..of("mcp_a_drop") }, Deny),
+        (ToolFacts { subagent: Some("reviewer"), ..of("write_file") }, Deny),
+        (ToolFacts { subagent: Some("writer"), ..of("write_file") }, Ask),
+    ] {
+        assert_eq!(judge(tool), expected, "{tool:?}");
+    }
+    let mut planning = policy.clone();
+    planning.set_mode(Mode::Plan).unwrap();
+    let tool = ToolFacts { mcp_server: Some("a"), annotations: Some(&hints), ..of("mcp_a_b") };
+    assert_eq!(planning.judge(&PolicyCall { tool, args: &args, touches: &[] }).decision, Ask);
+}
+
+#[test]
+fn lasting_answers_about_commands() {
+    let mut policy = policy(Mode::Default, true, &[]);
+    let args = command("git commit -m x");
+    let offers = policy.lasting(&PolicyCall::new("run_shell_command", &args));
+    assert_eq!(offers.len(), 1, "nowhere to save one");
+    assert_eq!(
+        (offers[0].id, offers[0].label.as_str()),
+        ("proceed_always", "Always allow \"git\" commands in this session")
+    );
+    policy.remember(&offers[0].always).unwrap();
+    policy.remember(&offers[0].always).unwrap();
+    for (text, expected) in [
+        ("git fetch", Allow),
+        ("git fetch; ./x", Ask),
+        ("./x", Ask),
+        ("gitk", Ask),
+        ("git log > x", Ask),
+        ("git push --force", Ask),
+        ("X=1 git fetch", Ask),
+    ] {
+        assert_eq!(shell(&policy, text), expected, "{text}");
+    }
+    for text in ["sudo ls", "a > b", "", "a $(", "X=1 make", "rm -rf x", "$X"] {
+        assert!(policy.lasting(&PolicyCall::new("run_shell_command", &command(text))).is_empty(), "{text}");
+    }
+    let args = command("make && git fetch && ls | ./y a && make b");
+    let several = policy.lasting(&PolicyCall::new("run_shell_command", &args));
+    assert_eq!(several[0].always, Always::Commands(vec![vec!["make".to_owned()], vec!["./y".to_owned()]]));
+    policy.set_mode(Mode::Plan).unwrap();
+    assert_eq!(shell(&policy, "git fetch"), Deny, "a stricter mode");
+    policy.set_mode(Mode::AutoEdit).unwrap();
+    assert_eq!(shell(&policy, "git fetch"), Allow, "a more permissive mode");
+}
+
+#[test]
+fn a_lasting_answer_says_what_is_written_and_where_and_is_in_force_when_it_was_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("policies").join(SAVED_FILE);
+    let place = SavePlace { path: path.clone(), tier: Tier::User };
+    let options = PolicyOptions { save: Some(place), ..PolicyOptions::default() };
+    let session = SessionPolicy::new(options.clone()).unwrap();
+    let calls = [
+        ("run_shell_command", command("git fetch && make")),
+        ("write_file", json!({"file_path": "a\"b.rs", "content": "x"})),
+        ("web_fetch", json!({"prompt": "x"})),
+    ];
+    for (tool, args) in &calls {
+        let call = PolicyCall::new(tool, args);
+        assert_eq!(session.judge(&call).decision, Ask, "{tool}");
+        let offers = session.lasting(&call);
+        let offer = offers.iter().find(|offer| offer.save).unwrap();
+        let label = format!("in default, autoEdit and yolo mode, until the rule is removed from {}", path.display());
+        assert!(offer.label.ends_with(&label), "{}", offer.label);
+        session.save(&offer.always).unwrap();
+        session.save(&offer.always).unwrap();
+        assert_eq!(session.judge(&call).decision, Allow, "{tool}");
+    }
+    // Another session reads them, as any other file of rules.
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text.matches("[[rule]]").count(), 4, "{text}");
+    let mut rules = parse_policy(&text, &path, Tier::User).unwrap().rules;
+    let deny =
+        "[[rule]]\ntoolName = 'run_shell_command'\ncommandPrefix = 'git push'\ndecision = 'deny'\npriority = 1\n";
+    rules.extend(of_file(deny).rules);
+    let next = Policy::new(PolicyOptions { rules, ..options }).unwrap();
+    for (tool, args) in &calls {
+        assert_eq!(decide(&next, tool, args), Allow, "{tool}: {text}");
+    }
+    assert_eq!(shell(&next, "git push"), Deny, "what was saved lifts no refusal, whatever the priorities");
+    assert_eq!(decide(&next, "write_file", &json!({"file_path": "other"})), Ask);
+    assert_eq!(
+        decide(&next, "write_file", &json!({"file_path": "x", "content": "\0\"file_path\":\"a\\\"b.rs\"\0"})),
+        Ask
+    );
+}
+
+#[test]
+fn a_file_that_is_no_policy_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(SAVED_FILE);
+    std::fs::write(&path, "[[rule]\n").unwrap();
+    let save = Some(SavePlace { path: path.clone(), tier: Tier::User });
+    let session = SessionPolicy::new(PolicyOptions { save, ..PolicyOptions::default() }).unwrap();
+    let error = session.save(&Always::Tool("web_fetch".to_owned())).unwrap_err().to_string();
+    assert!(error.contains("auto-saved.toml:1"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "[[rule]\n");
+}
+
+#[test]
+fn lasting_answers_never_lift_a_refusal_or_outrank_a_stronger_question() {
+    let prefix = |words: &str, decision, tier| {
+        let words = words.split(' ').map(str::to_owned).collect();
+        let source = Source::Named("test");
+        let mut rule = Rule::new(ToolPattern::parse("run_shell_command"), decision, Priority::new(tier, 11), source);
+        rule.scope.args = Some(ArgsPattern::CommandPrefix(words));
+        rule
     };
-    let mut policy = Policy::new(PolicyOptions { rules: vec![rule], ..PolicyOptions::default() }).unwrap();
-    policy.remember(&Always::Commands(vec!["git".to_owned()])).unwrap();
-    assert_eq!(policy.judge("run_shell_command", &command("git push")).decision, Deny);
-    assert_eq!(policy.judge("run_shell_command", &command("git pull")).decision, Allow);
+    let rules = vec![
+        prefix("git push", Deny, Tier::Default),
+        prefix("git tag", Ask, Tier::Admin),
+        prefix("git pull", Ask, Tier::User),
+    ];
+    let mut policy = Policy::new(PolicyOptions { rules, ..PolicyOptions::default() }).unwrap();
+    policy.remember(&Always::Commands(vec![vec!["git".to_owned()]])).unwrap();
+    for (text, expected) in [("git push", Deny), ("git tag x", Ask), ("git pull", Allow), ("git fetch", Allow)] {
+        assert_eq!(shell(&policy, text), expected, "{text}");
+    }
 }
 
 #[test]
 fn lasting_answers_about_edits_switch_the_mode() {
+    let offered = |policy: &Policy, tool: &str| -> Vec<Always> {
+        policy.lasting(&PolicyCall::new(tool, &json!({}))).into_iter().map(|offer| offer.always).collect()
+    };
     let mut trusted = policy(Mode::Default, true, &[]);
-    assert_eq!(trusted.always("write_file", &json!({})), Some(Always::AutoEdit));
+    assert_eq!(offered(&trusted, "write_file"), [Always::AutoEdit]);
     trusted.remember(&Always::AutoEdit).unwrap();
     assert_eq!(trusted.mode(), Mode::AutoEdit);
-    assert_eq!(trusted.always("replace", &json!({})), None, "nothing left to allow");
+    assert!(offered(&trusted, "replace").is_empty(), "nothing left to allow");
     let mut untrusted = Policy::new(PolicyOptions { trusted: false, ..PolicyOptions::default() }).unwrap();
-    assert_eq!(untrusted.always("write_file", &json!({})), None);
+    assert!(offered(&untrusted, "write_file").is_empty());
     assert_eq!(untrusted.remember(&Always::AutoEdit), Err(ModeRefused::Untrusted));
     let options = PolicyOptions { always_allow_enabled: false, ..PolicyOptions::default() };
-    assert_eq!(Policy::new(options).unwrap().always("web_fetch", &json!({})), None);
+    assert!(offered(&Policy::new(options).unwrap(), "web_fetch").is_empty());
+    for tool in ["ask_user", "enter_plan_mode"] {
+        assert!(offered(&policy(Mode::Default, true, &[]), tool).is_empty(), "{tool}");
+    }
 }
 
 #[test]
-fn privileged_modes_need_trust() {
+fn lasting_answers_about_servers() {
+    let mut policy = policy(Mode::Default, true, &[]);
+    let args = json!({});
+    let tool = ToolFacts { mcp_server: Some("s_t"), ..ToolFacts::named("mcp_s_t_find") };
+    let call = PolicyCall { tool, args: &args, touches: &[] };
+    let ids: Vec<_> = policy.lasting(&call).into_iter().map(|offer| offer.id).collect();
+    assert_eq!(ids, ["proceed_always_tool", "proceed_always_server"]);
+    policy.remember(&policy.lasting(&call)[1].always.clone()).unwrap();
+    let other = ToolFacts { mcp_server: Some("s_t"), ..ToolFacts::named("mcp_s_t_other") };
+    let foreign = ToolFacts { mcp_server: Some("s"), ..ToolFacts::named("mcp_s_t_other") };
+    assert_eq!(policy.judge(&PolicyCall { tool: other, ..call }).decision, Allow);
+    assert_eq!(policy.judge(&PolicyCall { tool: foreign, ..call }).decision, Ask);
+}
+
+#[test]
+fn modes_need_trust_and_can_be_switched_off() {
     let untrusted = |mode| Policy::new(PolicyOptions { mode, trusted: false, ..PolicyOptions::default() }).err();
     assert_eq!(untrusted(Mode::Yolo), Some(ModeRefused::Untrusted));
     assert_eq!(untrusted(Mode::AutoEdit), Some(ModeRefused::Untrusted));
@@ -266,11 +424,15 @@ fn privileged_modes_need_trust() {
     assert_eq!(untrusted(Mode::Plan), None);
     let no_yolo = PolicyOptions { mode: Mode::Yolo, yolo_enabled: false, ..PolicyOptions::default() };
     assert_eq!(Policy::new(no_yolo).err(), Some(ModeRefused::YoloDisabled));
+    let no_plan = PolicyOptions { mode: Mode::Plan, plan_enabled: false, ..PolicyOptions::default() };
+    assert_eq!(Policy::new(no_plan).err(), Some(ModeRefused::PlanDisabled));
 }
 
 #[test]
 fn higher_priority_wins_and_equal_priority_is_strict() {
-    let rule = |decision, tier, p| Rule::new(ToolPattern::parse("read_file"), decision, Priority::new(tier, p), "test");
+    let rule = |decision, tier, p| {
+        Rule::new(ToolPattern::parse("read_file"), decision, Priority::new(tier, p), Source::Named("test"))
+    };
     for (rules, expected) in [
         (vec![rule(Allow, Tier::User, 300), rule(Deny, Tier::User, 300), rule(Ask, Tier::User, 300)], Deny),
         (vec![rule(Allow, Tier::User, 300), rule(Ask, Tier::User, 300)], Ask),
@@ -281,34 +443,122 @@ fn higher_priority_wins_and_equal_priority_is_strict() {
     ] {
         for rules in [rules.clone(), rules.into_iter().rev().collect()] {
             let policy = Policy::new(PolicyOptions { rules, ..PolicyOptions::default() }).unwrap();
-            assert_eq!(policy.judge("read_file", &json!({})).decision, expected);
+            assert_eq!(decide(&policy, "read_file", &json!({})), expected);
         }
     }
 }
 
-#[test]
-fn arguments_can_decide() {
-    let rule = Rule {
-        args: Some(ArgsPattern::Equals { name: "file_path".to_owned(), value: "a".to_owned() }),
-        ..Rule::new(ToolPattern::Any, Deny, Priority::new(Tier::User, 0), "test")
-    };
-    let policy = Policy::new(PolicyOptions { rules: vec![rule], ..PolicyOptions::default() }).unwrap();
-    assert_eq!(policy.judge("read_file", &json!({"file_path": "a"})).decision, Deny);
-    assert_eq!(policy.judge("read_file", &json!({"file_path": "b"})).decision, Allow);
-    assert_eq!(policy.judge("read_file", &Value::Null).decision, Allow);
+fn decisions() -> impl Strategy<Value = Decision> {
+    proptest::sample::select(vec![Allow, Ask, Deny])
 }
 
-proptest::proptest! {
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    let tiers = proptest::sample::select(vec![Tier::Default, Tier::Workspace, Tier::User, Tier::Admin]);
+    let tools =
+        proptest::sample::select(vec!["*", "read_file", "write_file", "run_shell_command", "mcp_*", "web_fetch"]);
+    let prefixes = proptest::sample::select(vec!["", "git", "git push", "rm", "ls"]);
+    let modes = proptest::sample::subsequence(Mode::ALL.to_vec(), 0..4);
+    let rule = (tools, decisions(), tiers, 0_u16..1000, prefixes, modes, any::<bool>());
+    let rule = rule.prop_map(|(tool, decision, tier, p, prefix, modes, redirects)| {
+        let tool = if prefix.is_empty() { tool } else { "run_shell_command" };
+        let mut rule = Rule::new(ToolPattern::parse(tool), decision, Priority::new(tier, p), Source::Named("test"));
+        rule.scope.args =
+            (!prefix.is_empty()).then(|| ArgsPattern::CommandPrefix(prefix.split(' ').map(str::to_owned).collect()));
+        rule.scope.modes = (!modes.is_empty()).then_some(modes);
+        rule.allow_redirection = redirects;
+        rule
+    });
+    proptest::collection::vec(rule, 0..8)
+}
+
+fn calls() -> impl Strategy<Value = (&'static str, Value)> {
+    let simple =
+        proptest::sample::select(vec!["git status", "git push", "rm x", "ls", "ls > x", "sudo rm x", "$X", "a (", ""]);
+    let operators = proptest::sample::select(vec![" && ", "; ", " | ", "\n", " || "]);
+    let commands = (simple.clone(), operators, simple, any::<bool>()).prop_map(|(first, operator, second, both)| {
+        let text = if both { format!("{first}{operator}{second}") } else { first.to_owned() };
+        ("run_shell_command", command(&text))
+    });
+    let tools =
+        proptest::sample::select(vec!["read_file", "write_file", "web_fetch", "mcp_x_y", "ask_user", "exit_plan_mode"]);
+    prop_oneof![commands, tools.prop_map(|tool| (tool, json!({"file_path": "a"})))]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Nothing that comes behind the rules makes a decision weaker.
     #[test]
-    fn no_command_with_shell_syntax_is_simple(text in "[a-z ]{0,8}[;&|<>$`(){}\n\r#*?~!\\\\\\[][a-z ]{0,8}") {
-        let is_complex = matches!(Command::parse(&text), Command::Complex { .. });
-        let is_plain = text.trim().chars().all(|c| c.is_ascii_lowercase() || c == ' ');
-        proptest::prop_assert!(is_complex || is_plain, "{}", text);
+    fn joining_only_tightens(first in decisions(), more in proptest::collection::vec(decisions(), 0..6)) {
+        let mut judged = Judgement { decision: first, message: None, source: String::new(), steps: Vec::new() };
+        for decision in &more {
+            let before = judged.decision;
+            let changed = judged.tighten(*decision, "x", None);
+            prop_assert!(judged.decision >= before);
+            prop_assert_eq!(changed, judged.decision > before);
+        }
+        prop_assert_eq!(judged.decision, more.into_iter().chain([first]).max().unwrap());
     }
 
+    /// No lasting answer, whichever is offered and given in whichever mode, turns a refusal into anything else.
     #[test]
-    fn quoting_hides_syntax_but_not_the_words(word in "[a-z;&|<>(){}#*?~\\[]{1,12}") {
-        let Command::Simple(simple) = Command::parse(&format!("echo '{word}' \"{word}\"")) else { panic!("{word}") };
-        proptest::prop_assert_eq!(simple.words(), ["echo".to_owned(), word.clone(), word]);
+    fn lasting_answers_never_lift_a_refusal(
+        rules in rules(), asked in calls(), call in calls(), mode in proptest::sample::select(Mode::ALL.to_vec()),
+    ) {
+        let options = PolicyOptions { mode, rules, ..PolicyOptions::default() };
+        let before = Policy::new(options).unwrap();
+        let offers = before.lasting(&PolicyCall::new(asked.0, &asked.1));
+        for offer in offers.iter().filter(|offer| offer.always != Always::AutoEdit) {
+            let mut after = before.clone();
+            after.remember(&offer.always).unwrap();
+            let (was, is) = (decide(&before, call.0, &call.1), decide(&after, call.0, &call.1));
+            prop_assert!(is <= was, "{:?} {:?}", offer, call);
+            prop_assert!(was != Deny || is == Deny, "{:?} lifted {:?}", offer, call);
+        }
+    }
+
+    /// A rule that refuses never makes another call pass, and the call that it is about is refused if nothing stronger
+    /// speaks for it.
+    #[test]
+    fn one_more_refusal_never_weakens(rules in rules(), call in calls(), mode in proptest::sample::select(Mode::ALL.to_vec()), tool in
+        proptest::sample::select(vec!["*", "write_file", "run_shell_command"]), prefix in any::<bool>())
+    {
+        let with = |more: Vec<Rule>| {
+            let rules = rules.iter().cloned().chain(more).collect();
+            Policy::new(PolicyOptions { mode, rules, ..PolicyOptions::default() }).unwrap()
+        };
+        let mut refusal = Rule::new(ToolPattern::parse(tool), Deny, Priority::new(Tier::Admin, 999), Source::Named("test"));
+        if prefix && tool == "run_shell_command" {
+            refusal.scope.args = Some(ArgsPattern::CommandPrefix(vec!["rm".to_owned()]));
+        }
+        let concerned = refusal.scope.args.is_none() && refusal.scope.tool.matches(call.0);
+        let (was, is) = (decide(&with(Vec::new()), call.0, &call.1), decide(&with(vec![refusal]), call.0, &call.1));
+        prop_assert!(is >= was, "{:?}: {:?} became {:?}", call, was, is);
+        prop_assert!(!concerned || is == Deny);
+    }
+
+    /// A command is never judged more kindly than any of its parts.
+    #[test]
+    fn a_whole_is_no_safer_than_its_parts(rules in rules(), first in calls(), second in calls()) {
+        let (Some(a), Some(b)) = (first.1["command"].as_str(), second.1["command"].as_str()) else { return Ok(()) };
+        // What is open at its end goes on in the next line.
+        prop_assume!(!a.trim_end().ends_with(['|', '&']));
+        prop_assume!(!a.contains('(') && !b.contains('(') && !a.is_empty() && !b.is_empty());
+        let policy = Policy::new(PolicyOptions { rules, ..PolicyOptions::default() }).unwrap();
+        let whole = shell(&policy, &format!("{a}\n{b}"));
+        prop_assert!(whole >= shell(&policy, a).max(shell(&policy, b)), "{:?} {:?}", a, b);
+    }
+
+    /// With nobody to ask nothing is asked, and nothing is allowed that was not before.
+    #[test]
+    fn nobody_to_ask_only_tightens(rules in rules(), call in calls(), mode in proptest::sample::select(Mode::ALL.to_vec())) {
+        // Plan mode's own tools are answered by themselves without a listener.
+        prop_assume!(call.0 != "exit_plan_mode");
+        let with = |interactive| {
+            let options = PolicyOptions { mode, interactive, rules: rules.clone(), ..PolicyOptions::default() };
+            decide(&Policy::new(options).unwrap(), call.0, &call.1)
+        };
+        prop_assert!(with(false) != Ask);
+        prop_assert!(with(false) >= with(true));
     }
 }

@@ -58,6 +58,8 @@ const TABLE: &[Library] = &[
     library("html2text", &["tools"]),
     library("encoding_rs", &["tools"]),
     library("regex", &["tools", "agent"]),
+    library("tree-sitter", &["tools"]),
+    library("tree-sitter-bash", &["tools"]),
     library("toml", &["tools", "agent"]),
     // The operating system, and time.
     library("rustix", &["stdx", "tools", "acp", "cli"]),

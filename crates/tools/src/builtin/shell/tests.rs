@@ -273,7 +273,7 @@ async fn background_commands_have_a_limit() {
 async fn a_question_shows_the_whole_command() {
     use crate::ConfirmationDetails::Exec;
     let folder = Folder::with(&[]);
-    for (command, roots) in [("git log -p", &["git"][..]), ("a && b", &[])] {
+    for (command, roots) in [("git log -p", &["git"][..]), ("a && sudo b", &["a", "sudo", "b"])] {
         let Exec { command: shown, root_commands } = folder.confirmation(NAME, shell(command)).await else {
             panic!("a command is confirmed as one")
         };
