@@ -80,6 +80,10 @@ impl From<SessionError> for RpcError {
             SessionError::Auth(_) => Self::new(AUTH_REQUIRED, message).word("auth_required"),
             SessionError::Workspace { .. } => Self::new(INVALID_PARAMS, message).word("invalid_workspace"),
             SessionError::Taken(_) => Self::new(INVALID_REQUEST, message).word("session_id_conflict"),
+            SessionError::Unknown(_) => Self::new(NOT_FOUND, message).word("session_not_found"),
+            SessionError::Open(_) => Self::new(INVALID_REQUEST, message).word("session_in_use"),
+            SessionError::WrongFolder { .. } => Self::new(INVALID_PARAMS, message).word("invalid_workspace"),
+            SessionError::Record(_) => Self::new(INTERNAL, message).word("record_unusable"),
             SessionError::Failed(_) => Self::new(INTERNAL, message),
         }
     }

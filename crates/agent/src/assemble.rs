@@ -2,6 +2,7 @@
 
 mod context;
 mod flow;
+mod records;
 mod tools;
 
 use std::path::{Path, PathBuf};
@@ -13,13 +14,13 @@ use convoke_adk::{InMemorySessionService, LlmAgent, RunConfig, Runner, SessionKe
 use convoke_models::FallbackPort;
 use convoke_protocol::{
     AgentInfo, ApprovalMode, Authenticator, EventLog, HostedSession, NewSession, PermissionPort, SessionError,
-    SessionFactory, SessionId,
+    SessionFactory, SessionId, SessionRecords,
 };
 use convoke_stdx::Clock;
 use convoke_tools::{
-    BackgroundLimits, BackgroundProcesses, DeclarativeTool, PolicyOptions, SessionPolicy, Workspace, WorkspaceOptions,
+    BackgroundLimits, BackgroundProcesses, DeclarativeTool, PolicyOptions, SchedulerObserver, SessionPolicy, Workspace,
+    WorkspaceOptions,
 };
-use serde_json::Map;
 use uuid::Uuid;
 
 use crate::AgentOptions;
@@ -35,10 +36,12 @@ use crate::permission::PortApprover;
 use crate::prompts::Prompts;
 use crate::protocol::{AdkAgentProtocol, Parts};
 use crate::questions::PortQuestioner;
+use crate::record::{AGENT as AGENT_NAME, Recorder, state_after};
 use crate::tool_events::{CurrentStream, ToolEvents};
 use crate::web::LlmWeb;
 use context::SessionContext;
 use flow::FlowParts;
+use records::{Past, RecordKeeper};
 use tools::ToolPorts;
 
 /// Makes a folder where there is none. One that can't be made costs the kept output, not the session.
@@ -52,13 +55,12 @@ fn made(folder: &Path) -> bool {
 pub struct AgentFactory {
     options: AgentOptions,
     sessions: Arc<InMemorySessionService>,
+    records: Option<RecordKeeper>,
     clock: Clock,
 }
 
 /// Application name of our sessions; ADK asks for one.
 const APP_NAME: &str = "convoke";
-/// Author of what the agent says.
-const AGENT_NAME: &str = "convoke";
 /// A process serves one user.
 const USER_ID: &str = "user";
 
@@ -66,7 +68,8 @@ impl AgentFactory {
     /// A factory with these options.
     #[must_use]
     pub fn new(options: AgentOptions) -> Self {
-        Self { options, sessions: Arc::default(), clock: Clock::start() }
+        let records = options.records.clone().map(RecordKeeper::new);
+        Self { options, sessions: Arc::default(), records, clock: Clock::start() }
     }
 
     fn workspace(&self, cwd: &Path, more: &[PathBuf]) -> Result<Workspace, SessionError> {
@@ -112,6 +115,7 @@ impl AgentFactory {
         &self,
         new: NewSession,
         discovered: Vec<Arc<dyn DeclarativeTool>>,
+        past: Past,
     ) -> Result<HostedSession, SessionError> {
         let NewSession { cwd, additional_directories, session_id, permission, approval_mode, mcp_servers } = new;
         let options = &self.options;
@@ -125,9 +129,12 @@ impl AgentFactory {
         let model_events = Arc::new(ModelEvents::new(stream.clone()));
         let model = self.model(&id, &permission, &model_events)?;
         let key = SessionKey { app_name: APP_NAME.to_owned(), user_id: USER_ID.to_owned(), session_id: id.to_string() };
-        if self.sessions.create(key.clone(), Map::new(), self.clock.now().wall_ms).is_none() {
+        let Some(live) = self.sessions.create(key.clone(), state_after(&past.events), self.clock.now().wall_ms) else {
             return Err(SessionError::Taken(id));
-        }
+        };
+        live.with(|session| session.events = past.events);
+        let goes_on = past.recorder.is_some();
+        let recorder = past.recorder.or_else(|| Some(self.records.as_ref()?.begin(&id, &cwd)));
         let background = Arc::new(BackgroundProcesses::new(BackgroundLimits::default()));
         let ports = ToolPorts {
             questioner: options.interactive.then(|| PortQuestioner::new(id.clone(), permission.clone())),
@@ -144,13 +151,20 @@ impl AgentFactory {
             options,
             session_id: id.clone(),
             cwd: cwd.clone(),
-            transcript: None,
+            transcript: recorder.as_ref().and_then(Recorder::path),
             stream: stream.clone(),
             permission: permission.clone(),
         });
         let approver = Arc::new(PortApprover::new(id.clone(), permission));
         let approver = Arc::new(NotifyingApprover::new(approver, hooks.clone()));
-        let observer = Arc::new(ToolEvents::new(stream.clone()));
+        let mut observer: Arc<dyn SchedulerObserver> = Arc::new(ToolEvents::new(stream.clone()));
+        let mut sessions: Arc<dyn SessionService> = self.sessions.clone();
+        if let Some(recorder) = &recorder {
+            let stream = stream.clone();
+            recorder.on_stopped(move |message| stream.recording_stopped(&message));
+            observer = recorder.observer(observer);
+            sessions = recorder.sessions(sessions);
+        }
         let truncation = tools::truncation(options, outputs.clone());
         let dispatcher = tools::scheduler(
             tools::checkers(options, &workspace),
@@ -170,7 +184,8 @@ impl AgentFactory {
             dispatcher.clone(),
             memory,
         ));
-        let context = SessionContext::new(options, &id, &model, hooks.clone(), outputs.clone(), &stream);
+        let context =
+            SessionContext::new(options, &id, &model, hooks.clone(), outputs.clone(), &stream, recorder.as_ref());
         let used = Arc::new(AtomicU64::new(0));
         let flow = FlowParts {
             options,
@@ -192,7 +207,7 @@ impl AgentFactory {
             dispatcher,
         };
         let config = RunConfig { max_llm_calls: options.max_turns.or(RunConfig::default().max_llm_calls) };
-        let runner = Runner::new(agent, self.sessions.clone(), flow.plugins(), config)
+        let runner = Runner::new(agent, sessions, flow.plugins(), config)
             .map_err(|error| SessionError::Failed(error.to_string()))?;
         let protocol = Arc::new(AdkAgentProtocol::new(Parts {
             log: EventLog::new(),
@@ -201,9 +216,10 @@ impl AgentFactory {
             model: model.clone(),
             model_events,
             hooks: hooks.clone(),
-            start: SessionStartSource::Startup,
+            start: if goes_on { SessionStartSource::Resume } else { SessionStartSource::Startup },
             stream,
             prompts: prompts.clone(),
+            recorder: recorder.clone(),
             cwd,
             compressor: context.compressor,
             limits: options.limits,
@@ -223,6 +239,7 @@ impl AgentFactory {
             key,
             outputs,
             prompts,
+            recorder,
         };
         Ok(HostedSession { id, agent: protocol, control: Arc::new(control) })
     }
@@ -239,7 +256,16 @@ impl SessionFactory for AgentFactory {
     }
 
     async fn new_session(&self, new: NewSession) -> Result<HostedSession, SessionError> {
+        if let (Some(records), Some(id)) = (&self.records, &new.session_id)
+            && records.knows(id).await
+        {
+            return Err(SessionError::Taken(id.clone()));
+        }
         let discovered = discover(&self.options, &new.cwd).await;
-        self.assemble(new, discovered)
+        self.assemble(new, discovered, Past::default())
+    }
+
+    fn records(&self) -> Option<&dyn SessionRecords> {
+        self.records.as_ref().map(|_| self as &dyn SessionRecords)
     }
 }

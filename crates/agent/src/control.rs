@@ -18,6 +18,7 @@ use crate::hooks::SessionHooks;
 use crate::models::SessionModel;
 use crate::modes;
 use crate::prompts::Prompts;
+use crate::record::Recorder;
 
 /// The controls of one session.
 pub(crate) struct Control {
@@ -31,9 +32,10 @@ pub(crate) struct Control {
     pub(crate) servers: Arc<McpServers>,
     pub(crate) sessions: Arc<InMemorySessionService>,
     pub(crate) key: SessionKey,
-    /// Large output of this session, for as long as it lives.
+    /// Large output of this session, for as long as it lives or its record does.
     pub(crate) outputs: Option<PathBuf>,
     pub(crate) prompts: Arc<Prompts>,
+    pub(crate) recorder: Option<Recorder>,
 }
 
 #[async_trait]
@@ -101,7 +103,12 @@ impl SessionControl for Control {
         self.background.close().await;
         self.servers.close().await;
         self.sessions.delete(&self.key);
-        if let Some(folder) = self.outputs.clone() {
+        let recorded = match &self.recorder {
+            Some(recorder) => recorder.close().await,
+            None => false,
+        };
+        // What was masked or cut points into it, and comes back with the record.
+        if let Some(folder) = self.outputs.clone().filter(|_| !recorded) {
             // Most sessions never made one; whatever else goes wrong leaves files behind and harms nobody.
             let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
         }

@@ -10,7 +10,7 @@ use convoke_tools::{PolicyOptions, SandboxOptions};
 
 use crate::{
     ConnectModel, ContextFileOptions, HistoryListener, HookOptions, LifecycleHooks, LoopOptions, MaskingOptions,
-    McpSettings, NoHistoryListener, NoLifecycleHooks, PromptLimits, PromptOptions, ToolOptions,
+    McpSettings, NoHistoryListener, NoLifecycleHooks, PromptLimits, PromptOptions, RecordOptions, ToolOptions,
 };
 
 /// A session is compressed when half of the window is used. Source: runtime specification §8.
@@ -46,6 +46,8 @@ pub struct AgentOptions {
     /// Where output that is too large for the model is kept, in a folder per session; nowhere otherwise. The agent may
     /// read it back.
     pub output_folder: Option<PathBuf>,
+    /// Where sessions are recorded; nowhere otherwise.
+    pub records: Option<RecordOptions>,
     /// How long a command may be silent; the tools' default otherwise.
     pub shell_inactivity: Option<Duration>,
     /// Characters of a command's output that the model reads, the rest is kept in a file; 0 for all of it. The tools'
@@ -91,6 +93,7 @@ impl AgentOptions {
             secret_variables: Vec::new(),
             sandbox: None,
             output_folder: None,
+            records: None,
             shell_inactivity: None,
             output_threshold: None,
             masking: Some(MaskingOptions::default()),

@@ -30,6 +30,7 @@ use crate::instructions::session_context;
 use crate::limits::{MAX_BUDGET, MAX_TIME, PromptLimits, Stopwatch};
 use crate::models::{ModelEvents, SessionModel};
 use crate::prompts::{Meaning, Prompts, SessionFacts, Understood};
+use crate::record::Recorder;
 use crate::told;
 use crate::tool_events::CurrentStream;
 use crate::translate::{Translator, model_parts};
@@ -57,6 +58,7 @@ struct Shared {
     start: Mutex<Option<SessionStartSource>>,
     stream: CurrentStream,
     prompts: Arc<Prompts>,
+    recorder: Option<Recorder>,
     cwd: PathBuf,
     clock: Clock,
     compressor: Arc<Compressor>,
@@ -85,6 +87,7 @@ pub(crate) struct Parts {
     pub(crate) start: SessionStartSource,
     pub(crate) stream: CurrentStream,
     pub(crate) prompts: Arc<Prompts>,
+    pub(crate) recorder: Option<Recorder>,
     pub(crate) cwd: PathBuf,
     pub(crate) compressor: Arc<Compressor>,
     pub(crate) limits: PromptLimits,
@@ -94,7 +97,7 @@ pub(crate) struct Parts {
 
 impl AdkAgentProtocol {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { log, runner, key, model, model_events, hooks, start, stream, prompts, cwd, .. } = parts;
+        let Parts { log, runner, key, model, model_events, hooks, start, stream, prompts, recorder, cwd, .. } = parts;
         let Parts { compressor, limits, stopwatch, used, .. } = parts;
         let shared = Shared {
             log,
@@ -106,6 +109,7 @@ impl AdkAgentProtocol {
             start: Mutex::new(Some(start)),
             stream,
             prompts,
+            recorder,
             cwd,
             clock: Clock::start(),
             compressor,
@@ -158,6 +162,9 @@ impl AdkAgentProtocol {
         let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
         let id = StreamId(format!("{}-{number}", self.shared.key.session_id));
         let emitter = Arc::new(Emitter::new(self.shared.log.clone(), id.clone(), self.shared.clock));
+        if let Some(recorder) = &self.shared.recorder {
+            recorder.prompt(parts.clone(), message.display_content.clone());
+        }
         let span = told::prompt(&self.shared.key.session_id, number, &parts);
         let mut meta = Meta::new();
         if let Some(display) = message.display_content {
@@ -180,6 +187,9 @@ impl AdkAgentProtocol {
 
     fn update(&self, update: SessionUpdate) {
         let SessionUpdate { title, model, config } = update;
+        if let (Some(recorder), Some(title)) = (&self.shared.recorder, &title) {
+            recorder.title(title);
+        }
         let id = StreamId(format!("{}-update", self.shared.key.session_id));
         let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
         let id = StreamId(format!("{id}-{number}"));
@@ -280,6 +290,9 @@ impl Stream {
         self.over = true;
         self.drop_unheard();
         let data = (!ending.data.is_empty()).then_some(Value::Object(ending.data));
+        if let Some(recorder) = &self.shared.recorder {
+            recorder.turn_over();
+        }
         self.shared.stream.set(None);
         {
             // Idle before the last event: who reads it may send at once.
@@ -361,6 +374,9 @@ impl Stream {
     async fn clear_context(&self) {
         if let Some(session) = self.shared.runner.sessions().get(&self.shared.key, &GetSession::default()) {
             session.with(|session| session.events.clear());
+        }
+        if let Some(recorder) = &self.shared.recorder {
+            recorder.compressed(&[], None);
         }
         self.emitter.emit(AgentEventBody::Custom { kind: "context_cleared".to_owned(), data: None });
         self.cancel.run_until_cancelled(self.shared.hooks.session_end(SessionEndReason::Clear)).await;

@@ -28,6 +28,16 @@ impl CurrentStream {
     }
 }
 
+impl CurrentStream {
+    /// Says once that the session goes on without a record.
+    pub(crate) fn recording_stopped(&self, message: &str) {
+        if let Some(emitter) = self.get() {
+            let data = json!({"code": "RECORDING_STOPPED", "message": message});
+            emitter.emit(AgentEventBody::Custom { kind: "notice".to_owned(), data: Some(data) });
+        }
+    }
+}
+
 /// Emits each call's life in order: one request, any number of updates, one response.
 #[derive(Default)]
 pub(crate) struct ToolEvents {
@@ -73,7 +83,7 @@ fn call_id(record: &CallRecord) -> ToolCallId {
     record.call_id.as_str().into()
 }
 
-fn display(record: &CallRecord) -> ToolDisplay {
+pub(crate) fn display(record: &CallRecord) -> ToolDisplay {
     let description = match (record.description.as_str(), record.kind) {
         ("", _) => None,
         // A bare path or pattern says what, but not what is done with it.
@@ -164,7 +174,7 @@ fn response(record: &CallRecord, result: &CallResult) -> AgentEventBody {
     }
 }
 
-fn result_display(display: &ResultDisplay) -> Option<DisplayContent> {
+pub(crate) fn result_display(display: &ResultDisplay) -> Option<DisplayContent> {
     match display {
         ResultDisplay::Nothing => None,
         ResultDisplay::Text(text) => Some(DisplayContent::Text { text: text.clone() }),

@@ -161,7 +161,7 @@ impl Translator {
 }
 
 /// A model's part for people; calls and responses are events of their own.
-fn content_part(part: &Part) -> Option<ContentPart> {
+pub(crate) fn content_part(part: &Part) -> Option<ContentPart> {
     if let Some(text) = part.as_text() {
         if text.is_empty() {
             return None;

@@ -25,7 +25,7 @@ use crate::settings::Settings;
 use crate::startup::Startup;
 use crate::telemetry::{RunConfig, Telemetry};
 use crate::trust::Trust;
-use crate::{hooks, logging, mcp, policies, sandbox, tool_options};
+use crate::{hooks, logging, mcp, policies, sandbox, sessions, tool_options};
 
 /// Who is on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,8 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
             names
         },
         sandbox: sandbox::sandbox(args, startup)?,
-        output_folder: startup.home.as_ref().map(|home| home.folder().join("tmp").join("tool-outputs")),
+        output_folder: startup.home.as_ref().map(sessions::output_folder),
+        records: sessions::record_options(startup)?,
         shell_inactivity: settings
             .integer("tools.shell.inactivityTimeout")
             .and_then(|seconds| u64::try_from(seconds).ok())
@@ -223,6 +224,10 @@ fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
         return Err(Exit::because(ExitCode::Trust, why));
     }
     startup.warn();
+    if let Some(exit) = sessions::instead_of_a_prompt(&args.sessions, startup)? {
+        return Ok(exit);
+    }
+    let past = sessions::past(&args.sessions, startup)?;
     let runtime = runtime()?;
     let argument = args.prompt.clone().or_else(|| (!args.query.is_empty()).then(|| args.query.join(" ")));
     check_asking(&args, format)?;
@@ -250,6 +255,7 @@ fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
         input: args.input_format,
         on_ask: args.on_ask,
         patience: Duration::from_secs(args.on_ask_timeout),
+        past,
         format,
         raw_output: args.raw_output,
         warnings: startup.warnings.clone(),

@@ -2,6 +2,7 @@
 
 mod hooks;
 mod serve;
+mod sessions;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use convoke_protocol::ApprovalMode;
 
 pub(crate) use hooks::{HooksArgs, HooksCommand};
 pub(crate) use serve::{IsolationArg, LimitArgs, ServeArgs};
+pub(crate) use sessions::SessionArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -181,6 +183,9 @@ pub(crate) struct RunArgs {
     /// Serve an editor over stdio, as `convoke acp` does
     #[arg(long, alias = "experimental-acp", conflicts_with_all = ["query", "prompt"])]
     pub(crate) acp: bool,
+
+    #[command(flatten)]
+    pub(crate) sessions: SessionArgs,
 
     #[command(flatten)]
     pub(crate) agent: AgentArgs,
@@ -435,7 +440,12 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        for args in [&["-p", "a", "b"][..], &["-y", "--approval-mode", "default", "x"], &["--acp", "-p", "x"]] {
+        for args in [
+            &["-p", "a", "b"][..],
+            &["-y", "--approval-mode", "default", "x"],
+            &["--acp", "-p", "x"],
+            &["-r", "--session-file", "f"],
+        ] {
             let args = std::iter::once(&"convoke").chain(args);
             assert_eq!(Cli::try_parse_from(args).unwrap_err().kind(), clap::error::ErrorKind::ArgumentConflict);
         }

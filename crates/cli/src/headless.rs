@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoke_protocol::{
-    AgentEvent, AgentSend, AgentSession, ContentPart, ExitCode, HostedSession, NewSession, PermissionPort, SendMessage,
-    SessionFactory, SessionId,
+    AgentEvent, AgentSend, AgentSession, ContentPart, ExitCode, HostedSession, LoadFrom, LoadSession, NewSession,
+    PermissionPort, SendMessage, SessionError, SessionFactory, SessionId,
 };
 use futures::StreamExt;
 
@@ -39,6 +39,8 @@ pub(crate) struct RunOptions {
     pub(crate) cwd: PathBuf,
     pub(crate) session_id: Option<SessionId>,
     pub(crate) input: InputFormat,
+    /// What it goes on with.
+    pub(crate) past: Option<LoadFrom>,
     pub(crate) format: OutputFormat,
     pub(crate) raw_output: bool,
     pub(crate) on_ask: OnAsk,
@@ -77,7 +79,7 @@ pub(crate) async fn run(factory: &dyn SessionFactory, options: RunOptions) -> Ex
         (None, None) => Arc::new(Nobody),
     };
     let new = NewSession { session_id: options.session_id, ..NewSession::new(options.cwd, permission) };
-    let session = match factory.new_session(new).await {
+    let session = match session(factory, new, options.past).await {
         Ok(session) => session,
         Err(error) => {
             let outcome = Outcome::refused(Failure::of_session(&error));
@@ -246,4 +248,26 @@ async fn next_line(lines: &mut Option<Lines>) -> Option<Line> {
         Some(lines) => lines.next().await,
         None => std::future::pending().await,
     }
+}
+
+/// A new session, or one that goes on.
+async fn session(
+    factory: &dyn SessionFactory,
+    new: NewSession,
+    past: Option<LoadFrom>,
+) -> Result<HostedSession, SessionError> {
+    let Some(from) = past else { return factory.new_session(new).await };
+    let Some(records) = factory.records() else {
+        return Err(SessionError::Record(
+            "resume a session: there is no home in which sessions are recorded".to_owned(),
+        ));
+    };
+    let loaded = records.load_session(LoadSession { from, session: new, replay: false }).await?;
+    if loaded.damaged > 0 {
+        let lines = loaded.damaged;
+        crate::failure::complain(&format!(
+            "warning: {lines} lines of the session's record can't be read and are missing"
+        ));
+    }
+    Ok(loaded.session)
 }

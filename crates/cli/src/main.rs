@@ -24,6 +24,7 @@ mod providers;
 mod sandbox;
 mod secret;
 mod serve;
+mod sessions;
 mod settings;
 mod signals;
 mod startup;

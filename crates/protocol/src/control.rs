@@ -6,7 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::{AgentProtocol, ApprovalMode, Authenticator, ConfigOption, PermissionPort, SessionId, SetConfigError};
+use crate::{
+    AgentProtocol, ApprovalMode, Authenticator, ConfigOption, PermissionPort, SessionId, SessionRecords, SetConfigError,
+};
 
 /// Makes sessions. Implemented by the runtime, consumed by `acp` and the front ends, wired in `cli`.
 #[async_trait]
@@ -16,6 +18,11 @@ pub trait SessionFactory: Send + Sync {
 
     /// A new session.
     async fn new_session(&self, new: NewSession) -> Result<HostedSession, SessionError>;
+
+    /// What can be done with sessions that were recorded; `None` if none are.
+    fn records(&self) -> Option<&dyn SessionRecords> {
+        None
+    }
 
     /// Where a credential can be given; `None` if the agent has all it needs.
     fn authenticator(&self) -> Option<&dyn Authenticator> {
@@ -188,6 +195,25 @@ pub enum SessionError {
     /// The id is taken.
     #[error("create session {0}: the id is in use")]
     Taken(SessionId),
+    /// There is no record of it.
+    #[error("load session {0}: there is no record of it")]
+    Unknown(SessionId),
+    /// It is in use, here or in another process.
+    #[error("open session {0}: it is in use")]
+    Open(SessionId),
+    /// It belongs to another folder.
+    #[error("load session {id} in {asked}: it belongs to {recorded}")]
+    WrongFolder {
+        /// The session.
+        id: SessionId,
+        /// Where it was asked for.
+        asked: PathBuf,
+        /// Where it belongs.
+        recorded: PathBuf,
+    },
+    /// Its record can't be used. The text says what was attempted.
+    #[error("{0}")]
+    Record(String),
     /// Anything else.
     #[error("create a session: {0}")]
     Failed(String),

@@ -16,6 +16,7 @@ mod exit;
 mod ids;
 mod log;
 mod permission;
+mod records;
 mod session;
 
 pub use agent::{AgentProtocol, AgentSend, SendError, SendMessage, SendReceipt, SessionUpdate};
@@ -34,4 +35,5 @@ pub use log::{EventLog, Subscription};
 pub use permission::{
     PermissionContent, PermissionOption, PermissionOptionKind, PermissionOutcome, PermissionPort, PermissionRequest,
 };
+pub use records::{ListSessions, LoadFrom, LoadSession, LoadedSession, SessionPage, SessionRecords, StoredSession};
 pub use session::{AgentSession, StreamError, StreamFrom};

@@ -14,4 +14,4 @@ mod time;
 pub use atomic::write_atomic;
 pub use regular::open_regular;
 pub use ring::Ring;
-pub use time::{Clock, Now, Tick, iso8601, parse_http_date};
+pub use time::{Clock, Now, Tick, iso8601, parse_http_date, parse_iso8601};

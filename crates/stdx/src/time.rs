@@ -71,6 +71,12 @@ pub fn iso8601(wall_ms: u64) -> String {
     format!("{stamp:.3}")
 }
 
+/// Milliseconds since the Unix epoch of RFC 3339 text; `None` for anything else and for moments before the epoch.
+#[must_use]
+pub fn parse_iso8601(text: &str) -> Option<u64> {
+    u64::try_from(text.parse::<jiff::Timestamp>().ok()?.as_millisecond()).ok()
+}
+
 /// Milliseconds since the Unix epoch of an HTTP date such as `Sat, 21 Nov 2026 06:00:00 GMT` (RFC 9110 §5.6.7, the
 /// preferred form); `None` for anything else and for moments before the epoch.
 #[must_use]
@@ -88,6 +94,14 @@ mod tests {
         assert_eq!(iso8601(1_795_226_553_118), "2026-11-21T02:02:33.118Z");
         assert_eq!(iso8601(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(iso8601(u64::MAX), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn iso8601_reads_what_it_writes_and_what_others_write() {
+        assert_eq!(parse_iso8601(&iso8601(1_795_226_553_118)), Some(1_795_226_553_118));
+        assert_eq!(parse_iso8601("2026-11-21T04:02:33+02:00"), Some(1_795_226_553_000));
+        assert_eq!(parse_iso8601("1969-12-31T23:59:59Z"), None);
+        assert_eq!(parse_iso8601("yesterday"), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::context::masking::Masker;
 use crate::context::{History, Meter};
 use crate::hooks::LifecycleHooks;
 use crate::models::SessionModel;
+use crate::record::Recorder;
 use crate::tool_events::CurrentStream;
 
 /// The stages' parts that a session has one of.
@@ -30,9 +31,13 @@ impl SessionContext {
         hooks: Arc<dyn LifecycleHooks>,
         outputs: Option<PathBuf>,
         stream: &CurrentStream,
+        recorder: Option<&Recorder>,
     ) -> Self {
-        let history =
-            History { session_id: id.to_string(), meter: Meter::default(), listener: options.history.clone() };
+        let listener = match recorder {
+            Some(recorder) => recorder.history(options.history.clone()),
+            None => options.history.clone(),
+        };
+        let history = History { session_id: id.to_string(), meter: Meter::default(), listener };
         let masking = options.masking.unwrap_or_default();
         let masker = outputs.map(|folder| Arc::new(Masker::new(history.clone(), folder, masking)));
         let compressor = Compressor::new(CompressorParts {

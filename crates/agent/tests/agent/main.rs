@@ -6,5 +6,6 @@ mod catalogue;
 mod context;
 mod discovered;
 mod hooks;
+mod record;
 mod rig;
 mod session;

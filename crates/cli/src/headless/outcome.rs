@@ -44,6 +44,10 @@ impl Failure {
             SessionError::Auth(_) => ("auth", ExitCode::Auth),
             SessionError::Workspace { .. } => ("workspace", ExitCode::Input),
             SessionError::Taken(_) => ("session_id", ExitCode::Input),
+            SessionError::Unknown(_) => ("INVALID_SESSION_IDENTIFIER", ExitCode::Input),
+            SessionError::Open(_) => ("session_in_use", ExitCode::Input),
+            SessionError::WrongFolder { .. } => ("workspace", ExitCode::Input),
+            SessionError::Record(_) => ("record", ExitCode::Input),
             SessionError::Failed(_) => ("session", ExitCode::Failure),
         };
         Self::new(kind, error.to_string(), exit)

@@ -74,6 +74,7 @@ const TABLE: &[Library] = &[
     library("keyring", &["cli"]),
     library("secrecy", &["models", "daemon", "cli"]),
     library("sha2", &["tools", "agent", "acp", "bridge", "daemon", "cli"]),
+    library("crc32fast", &["agent"]),
     library("subtle", &["daemon"]),
     library("getrandom", &["daemon"]),
     // The runtime.

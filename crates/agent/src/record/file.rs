@@ -1,0 +1,108 @@
+//! The file of a record that is being written: one writer, whole lines, nothing rewritten.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of a record that is read back. A year's conversation has a hundredth of it.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// A record, open and locked.
+#[derive(Debug)]
+pub(super) struct RecordFile {
+    pub(super) path: PathBuf,
+    /// Shared with whoever waits for the disk.
+    file: Arc<File>,
+}
+
+/// Why a file can't be opened.
+#[derive(Debug)]
+pub(super) enum OpenError {
+    /// Somebody else writes it.
+    Locked,
+    Io(io::Error),
+}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl RecordFile {
+    /// A new file. [`io::ErrorKind::AlreadyExists`] if there is one.
+    pub(super) fn create(path: PathBuf) -> Result<Self, OpenError> {
+        if let Some(folder) = path.parent() {
+            make_folder(folder)?;
+        }
+        let file = OpenOptions::new().append(true).read(true).create_new(true).mode(0o600).open(&path)?;
+        lock(&file)?;
+        Ok(Self { path, file: Arc::new(file) })
+    }
+
+    /// A file that is there, to go on with, and what is in it.
+    pub(super) fn open(path: PathBuf) -> Result<(Self, Vec<u8>), OpenError> {
+        let file = OpenOptions::new().append(true).read(true).open(&path)?;
+        lock(&file)?;
+        let bytes = read(&file)?;
+        let record = Self { path, file: Arc::new(file) };
+        if bytes.last().is_some_and(|last| *last != b'\n') {
+            // What a killed writer left is ended, so that it costs itself and not the next line.
+            record.append(b"\n")?;
+        }
+        Ok((record, bytes))
+    }
+
+    /// Appends a line with one write. The kernel has it when this returns, whatever becomes of this process.
+    pub(super) fn append(&self, line: &[u8]) -> io::Result<()> {
+        (&*self.file).write_all(line)
+    }
+
+    /// What waits for the disk.
+    pub(super) fn syncer(&self) -> impl Fn() -> io::Result<()> + Send + 'static {
+        let file = Arc::clone(&self.file);
+        move || file.sync_data()
+    }
+}
+
+/// A folder of its owner alone.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn lock(file: &File) -> Result<(), OpenError> {
+    match file.try_lock() {
+        // Whoever had the lock may have removed the file.
+        Ok(()) if file.metadata()?.nlink() == 0 => Err(OpenError::Io(io::ErrorKind::NotFound.into())),
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked),
+        Err(TryLockError::Error(error)) => Err(OpenError::Io(error)),
+    }
+}
+
+/// The whole file, from its beginning.
+fn read(mut file: &File) -> io::Result<Vec<u8>> {
+    let length = file.metadata()?.len();
+    if length > BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than any conversation"));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+    file.seek(SeekFrom::Start(0))?;
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The whole of a file that nobody else need leave alone.
+pub(super) fn read_unlocked(path: &Path) -> io::Result<Vec<u8>> {
+    read(&convoke_stdx::open_regular(path)?)
+}
+
+/// Removes a record that no session of any process writes.
+pub(super) fn remove(path: &Path) -> Result<(), OpenError> {
+    let file = File::open(path)?;
+    lock(&file)?;
+    // Under the lock: nobody begins to write what is about to go.
+    Ok(std::fs::remove_file(path)?)
+}

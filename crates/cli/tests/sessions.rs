@@ -1,0 +1,181 @@
+//! The real binary and its records: killed, resumed, listed, deleted.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use convoke_testkit::{Ran, TestEnvironment, run};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+const CONVOKE: &str = env!("CARGO_BIN_EXE_convoke");
+
+fn script(environment: &TestEnvironment, name: &str, answers: &[Value]) -> String {
+    let lines: Vec<String> = answers
+        .iter()
+        .map(|parts| {
+            let candidate = json!({"content": {"role": "model", "parts": parts}, "finishReason": "STOP"});
+            let usage = json!({"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15});
+            let chunk = json!({"candidates": [candidate], "usageMetadata": usage});
+            json!({"method": "generateContentStream", "response": [chunk]}).to_string()
+        })
+        .collect();
+    environment.write(name, lines.join("\n")).display().to_string()
+}
+
+fn call(name: &str, args: Value) -> Value {
+    json!({"functionCall": {"name": name, "args": args}})
+}
+
+fn convoke(environment: &TestEnvironment, args: &[&str]) -> Command {
+    let mut command = environment.command(CONVOKE);
+    command.args(args).args(["-m", "gemini-2.5-flash"]).env("GEMINI_API_KEY", "secret-key");
+    command
+}
+
+/// A prompt that is answered with one text.
+fn answer(environment: &TestEnvironment, args: &[&str], text: &str) -> Ran {
+    let file = script(environment, "answer.jsonl", &[json!([{"text": text}])]);
+    run(convoke(environment, &["--fake-responses", &file]).args(args), "")
+}
+
+/// The records of the test's workspace, each with the lines that are whole.
+fn records(environment: &TestEnvironment) -> Vec<Vec<Value>> {
+    let tmp = environment.home().join(".convoke/tmp");
+    let projects = std::fs::read_dir(tmp).into_iter().flatten().map(|entry| entry.unwrap().path().join("chats"));
+    let chats = projects.filter(|chats| chats.is_dir());
+    let files = chats.flat_map(|chats| std::fs::read_dir(chats).unwrap().map(|entry| entry.unwrap().path()));
+    let lines = |text: String| text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    files.map(|file| lines(std::fs::read_to_string(file).unwrap())).collect()
+}
+
+/// Killed at each of its first events; whatever was told is in the record, and the session goes on.
+#[test]
+fn what_was_told_is_there_after_a_kill() {
+    for lines in [2, 3, 4, 6, 8, 10] {
+        let environment = TestEnvironment::new();
+        environment.write("workspace/a.txt", "one\n");
+        let read = |n: u32| json!([{"text": format!("step {n}")}, call("read_file", json!({"file_path": "a.txt"}))]);
+        let mut steps: Vec<Value> = (0..4).map(read).collect();
+        // The last one never ends by itself.
+        steps.push(json!([call("run_shell_command", json!({"command": "sleep 1000"}))]));
+        let file = script(&environment, "long.jsonl", &steps);
+        let args = ["--fake-responses", &file, "-y", "-o", "stream-json", "-p", "a long way"];
+        let mut child = convoke(&environment, &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let told: Vec<Value> = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .take(lines)
+            .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+            .collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let recorded = records(&environment);
+        for result in told.iter().filter(|line| line["type"] == "tool_result") {
+            let is_it = |line: &&Value| line["type"] == "tool" && line["call"]["id"] == result["tool_id"];
+            assert_eq!(recorded[0].iter().filter(is_it).count(), 1, "{lines} lines: {result}");
+        }
+        if recorded.is_empty() {
+            // The prompt was echoed before the session had it.
+            assert_eq!(lines, 2);
+            continue;
+        }
+        let file = script(&environment, "more.jsonl", &[json!([{"text": "Going on."}])]);
+        let args = ["--fake-responses", &file, "--resume", "latest", "-p", "go on"];
+        let ran = run(&mut convoke(&environment, &args), "");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "Going on.\n"), "{lines} lines: {}", ran.stderr);
+        let whole = &records(&environment)[0];
+        assert_eq!(whole[..recorded[0].len()], recorded[0][..]);
+        let prompts: Vec<&Value> = whole.iter().filter(|line| !line["prompt"].is_null()).collect();
+        assert_eq!(prompts.len(), 2, "{lines} lines");
+    }
+}
+
+#[test]
+fn sessions_are_listed_resumed_and_deleted() {
+    let environment = TestEnvironment::new();
+    let none = answer(&environment, &["-r", "latest", "-p", "x"], "-");
+    assert_eq!(none.code, Some(42));
+    assert!(none.stderr.contains("NO_SESSIONS_FOUND"), "{}", none.stderr);
+    let listed = |environment: &TestEnvironment| run(&mut convoke(environment, &["--list-sessions"]), "");
+    assert!(listed(&environment).stdout.contains("No sessions"), "{}", listed(&environment).stdout);
+
+    let id = "11111111-2222-4333-8444-555555555555";
+    assert_eq!(answer(&environment, &["--session-id", id, "-p", "first words"], "a").code, Some(0));
+    assert_eq!(answer(&environment, &["-p", "second words"], "b").code, Some(0));
+    let again = answer(&environment, &["--session-id", id, "-p", "x"], "-");
+    assert_eq!(again.code, Some(42), "{}", again.stderr);
+    let list = listed(&environment);
+    assert_eq!(list.code, Some(0), "{}", list.stderr);
+    assert!(list.stdout.contains(&format!("1. first words (just now) [{id}]")), "{}", list.stdout);
+    assert!(list.stdout.contains("2. second words (just now) ["), "{}", list.stdout);
+
+    for which in ["1", id] {
+        let ran = answer(&environment, &["--resume", which, "-p", "more", "-o", "stream-json"], "c");
+        let init: Value = serde_json::from_str(ran.stdout.lines().next().unwrap()).unwrap();
+        assert_eq!((ran.code, init["session_id"].as_str()), (Some(0), Some(id)), "{}", ran.stderr);
+    }
+    let unknown = answer(&environment, &["--resume", "7", "-p", "x"], "-");
+    assert_eq!(unknown.code, Some(42));
+    assert!(unknown.stderr.contains("INVALID_SESSION_IDENTIFIER"), "{}", unknown.stderr);
+    assert_eq!(answer(&environment, &["-r", "1", "--session-id", id, "-p", "x"], "-").code, Some(42));
+
+    let deleted = run(&mut convoke(&environment, &["--delete-session", id]), "");
+    assert_eq!((deleted.code, deleted.stdout.contains("first words")), (Some(0), true), "{}", deleted.stderr);
+    assert!(!listed(&environment).stdout.contains(id));
+    assert_eq!(records(&environment).len(), 1);
+    assert_eq!(run(&mut convoke(&environment, &["--delete-session", id]), "").code, Some(42));
+}
+
+#[test]
+fn a_chat_of_gemini_cli_goes_on_and_its_file_stays() {
+    let environment = TestEnvironment::new();
+    let messages = json!([
+        {"id": "u", "timestamp": "2026-05-01T10:00:00.000Z", "type": "user", "content": [{"text": "old words"}]},
+        {"id": "g", "timestamp": "2026-05-01T10:00:01.000Z", "type": "gemini", "content": "old answer"},
+    ]);
+    let chat = json!({"sessionId": "99999999-0000-4000-8000-000000000000", "projectHash": "x",
+        "startTime": "2026-05-01T10:00:00.000Z", "lastUpdated": "2026-05-01T10:00:01.000Z", "messages": messages});
+    let folder = "home/.gemini/tmp/slug";
+    environment.write(&format!("{folder}/.project_root"), environment.workspace().to_str().unwrap());
+    let path = environment.write(&format!("{folder}/chats/session-2026-05-01T10-00-99999999.json"), chat.to_string());
+    let ran = answer(&environment, &["--resume", "-p", "new words"], "new answer");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "new answer\n"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), chat.to_string());
+    let [record] = &records(&environment)[..] else { unreachable!("one record") };
+    let said: Vec<&str> = record.iter().filter_map(|line| line["content"][0]["text"].as_str()).collect();
+    assert_eq!(said, ["old words", "old answer", "new words", "new answer"]);
+
+    let ran = answer(&environment, &["--session-file", path.to_str().unwrap(), "-p", "other words"], "b");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(records(&environment).len(), 2);
+    let ran = answer(&environment, &["--session-file", "nowhere.jsonl", "-p", "x"], "-");
+    assert_eq!(ran.code, Some(42));
+}
+
+#[test]
+fn old_records_go_and_damaged_ones_say_so() {
+    let environment = TestEnvironment::new();
+    assert_eq!(answer(&environment, &["-p", "long ago"], "a").code, Some(0));
+    let tmp = environment.home().join(".convoke/tmp");
+    let chats = std::fs::read_dir(&tmp).unwrap().map(|entry| entry.unwrap().path().join("chats"));
+    let chats = chats.into_iter().find(|chats| chats.is_dir()).unwrap();
+    let file = std::fs::read_dir(&chats).unwrap().next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replacen("\"gemini\"", "\"gemimi\"", 1)).unwrap();
+    let ran = answer(&environment, &["-r", "-p", "and now"], "b");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 lines of the session's record can't be read"), "{}", ran.stderr);
+
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(40 * 24 * 60 * 60);
+    std::fs::File::open(&file).unwrap().set_modified(long_ago).unwrap();
+    environment.write("home/.convoke/settings.json", r#"{"general": {"sessionRetention": {"maxAge": "x"}}}"#);
+    assert_eq!(answer(&environment, &["-p", "today"], "c").code, Some(52));
+    environment.write("home/.convoke/settings.json", r#"{"general": {"sessionRetention": {"enabled": false}}}"#);
+    assert_eq!(answer(&environment, &["-p", "today"], "c").code, Some(0));
+    assert!(file.exists());
+    environment.write("home/.convoke/settings.json", r#"{"general": {"sessionRetention": {"maxAge": "5w"}}}"#);
+    assert_eq!(answer(&environment, &["-p", "today"], "c").code, Some(0));
+    assert!(!file.exists());
+}
