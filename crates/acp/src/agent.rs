@@ -12,9 +12,12 @@
 mod abilities;
 mod content;
 mod desk;
+mod files;
+mod form;
 mod methods;
 mod outbox;
 mod permission;
+mod plan;
 mod quota;
 mod serve;
 mod servers;

@@ -24,6 +24,7 @@ use convoke_tools::{
 use uuid::Uuid;
 
 use crate::AgentOptions;
+use crate::client_files::OpenFiles;
 use crate::context_files::find_context_files;
 use crate::control::Control;
 use crate::discovered::discover;
@@ -117,9 +118,13 @@ impl AgentFactory {
         discovered: Vec<Arc<dyn DeclarativeTool>>,
         past: Past,
     ) -> Result<HostedSession, SessionError> {
-        let NewSession { cwd, additional_directories, session_id, permission, approval_mode, mcp_servers } = new;
+        let NewSession { cwd, additional_directories, session_id, permission, files, approval_mode, mcp_servers } = new;
         let options = &self.options;
-        let workspace = Arc::new(self.workspace(&cwd, &additional_directories)?);
+        let workspace = self.workspace(&cwd, &additional_directories)?;
+        let workspace = Arc::new(match files {
+            Some(files) => workspace.with_client_files(Arc::new(OpenFiles(files))),
+            None => workspace,
+        });
         let policy = self.policy(approval_mode)?;
         let id = session_id.unwrap_or_else(|| SessionId(Uuid::new_v4().to_string()));
         let stream = CurrentStream::default();

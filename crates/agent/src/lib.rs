@@ -6,6 +6,7 @@
 //! read elsewhere: everything arrives as options.
 
 mod assemble;
+mod client_files;
 mod config;
 mod context;
 mod context_files;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use convoke_adk::{Event, InvocationContext, Plugin, PluginError, StopReason};
-use convoke_protocol::{PermissionOutcome, PermissionPort, PermissionRequest};
+use convoke_protocol::{PermissionOutcome, PermissionPort, PermissionRequest, QuestionOutcome, QuestionRequest};
 use convoke_stdx::{Clock, Tick};
 use tokio::sync::Notify;
 
@@ -155,6 +155,15 @@ impl PermissionPort for Unhurried {
     async fn request(&self, request: PermissionRequest) -> PermissionOutcome {
         let _pause = self.stopwatch.pause();
         self.inner.request(request).await
+    }
+
+    fn takes_questions(&self) -> bool {
+        self.inner.takes_questions()
+    }
+
+    async fn ask(&self, question: QuestionRequest) -> QuestionOutcome {
+        let _pause = self.stopwatch.pause();
+        self.inner.ask(question).await
     }
 }
 

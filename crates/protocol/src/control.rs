@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    AgentProtocol, ApprovalMode, Authenticator, ConfigOption, PermissionPort, SessionId, SessionRecords, SetConfigError,
+    AgentProtocol, ApprovalMode, Authenticator, ClientFiles, ConfigOption, PermissionPort, SessionId, SessionRecords, SetConfigError,
 };
 
 /// Makes sessions. Implemented by the runtime, consumed by `acp` and the front ends, wired in `cli`.
@@ -51,6 +51,8 @@ pub struct NewSession {
     pub session_id: Option<SessionId>,
     /// Where its questions go.
     pub permission: Arc<dyn PermissionPort>,
+    /// Text files as its client has them open; the disk's otherwise.
+    pub files: Option<Arc<dyn ClientFiles>>,
     /// Its first approval mode; the factory's default otherwise.
     pub approval_mode: Option<ApprovalMode>,
     /// MCP servers that the client brings along.
@@ -75,6 +77,7 @@ impl NewSession {
             additional_directories: Vec::new(),
             session_id: None,
             permission,
+            files: None,
             approval_mode: None,
             mcp_servers: Vec::new(),
         }

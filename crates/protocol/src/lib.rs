@@ -13,9 +13,11 @@ mod control;
 pub mod daemon;
 mod event;
 mod exit;
+mod files;
 mod ids;
 mod log;
 mod permission;
+mod question;
 mod records;
 mod session;
 
@@ -30,10 +32,12 @@ pub use control::{
 };
 pub use event::{AgentEvent, AgentEventBody, ErrorStatus, MessageRole, Meta, StreamEndReason};
 pub use exit::ExitCode;
+pub use files::{ClientFiles, ClientFilesError};
 pub use ids::{ClientId, EventId, PromptId, RequestId, SessionId, StreamId, ToolCallId};
 pub use log::{EventLog, Subscription};
 pub use permission::{
     PermissionContent, PermissionOption, PermissionOptionKind, PermissionOutcome, PermissionPort, PermissionRequest,
 };
+pub use question::{AnswerChoice, AnswerKind, QuestionOutcome, QuestionRequest};
 pub use records::{ListSessions, LoadFrom, LoadSession, LoadedSession, SessionPage, SessionRecords, StoredSession};
 pub use session::{AgentSession, StreamError, StreamFrom};

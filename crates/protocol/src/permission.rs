@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{SessionId, ToolCallId, ToolKind, ToolLocation};
+use crate::{QuestionOutcome, QuestionRequest, SessionId, ToolCallId, ToolKind, ToolLocation};
 
 /// Where an agent's questions go: an ACP client, a terminal, a test.
 ///
@@ -15,6 +15,18 @@ pub trait PermissionPort: Send + Sync {
     ///
     /// Cancellation: dropping the future withdraws the question. Several may be pending at once.
     async fn request(&self, request: PermissionRequest) -> PermissionOutcome;
+
+    /// Whether [`Self::ask`] reaches a person. Otherwise only what one of a few options answers can be asked.
+    fn takes_questions(&self) -> bool {
+        false
+    }
+
+    /// Puts a question that options can't answer, and waits for the answer.
+    ///
+    /// Cancellation: dropping the future withdraws the question. Several may be pending at once.
+    async fn ask(&self, _question: QuestionRequest) -> QuestionOutcome {
+        QuestionOutcome::Cancelled
+    }
 }
 
 /// A question about one tool call.

@@ -13,6 +13,7 @@
 
 mod approval;
 pub mod builtin;
+mod client_files;
 mod diff;
 mod executor;
 mod hooks;
@@ -33,6 +34,7 @@ mod truncate;
 mod workspace;
 
 pub use approval::{ApprovalOption, ApprovalOptionKind, ApprovalOutcome, ApprovalRequest, Approver, NobodyApproves};
+pub use client_files::ClientFiles;
 pub use diff::unified_patch;
 pub use executor::{CheckerHost, SchedulerOptions, ToolScheduler};
 pub use hooks::{AfterTool, BeforeTool, HookCall, HookResult, NoHooks, ToolHooks};

@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use crate::{ErrorType, FileFiltering, ToolFailure};
+use crate::{ClientFiles, ErrorType, FileFiltering, ToolFailure};
 
 /// What a [`Workspace`] is made from.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ pub enum Access {
 }
 
 /// The folders that a session works in.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Workspace {
     cwd: PathBuf,
     roots: Vec<PathBuf>,
@@ -55,6 +55,13 @@ pub struct Workspace {
     read_roots: Arc<RwLock<Vec<PathBuf>>>,
     home: Option<PathBuf>,
     filtering: FileFiltering,
+    client: Option<Arc<dyn ClientFiles>>,
+}
+
+impl std::fmt::Debug for Workspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workspace").field("roots", &self.roots).finish_non_exhaustive()
+    }
 }
 
 // The kernel's own bound on links in one path (ELOOP).
@@ -117,7 +124,18 @@ impl Workspace {
         }
         let read_roots = read_roots.iter().filter_map(|root| fs::canonicalize(root).ok()).collect();
         let read_roots = Arc::new(RwLock::new(read_roots));
-        Ok(Self { cwd, roots, read_roots, home, filtering })
+        Ok(Self { cwd, roots, read_roots, home, filtering, client: None })
+    }
+
+    /// The same, with text files under the working folder as `client` has them.
+    #[must_use]
+    pub fn with_client_files(self, client: Arc<dyn ClientFiles>) -> Self {
+        Self { client: Some(client), ..self }
+    }
+
+    /// Whoever is asked for the text of this file besides the disk.
+    pub(crate) fn client_files(&self, path: &Path) -> Option<&dyn ClientFiles> {
+        self.client.as_deref().filter(|_| path.starts_with(&self.cwd))
     }
 
     /// The folder that relative paths start from.

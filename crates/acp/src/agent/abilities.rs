@@ -21,6 +21,21 @@ impl Abilities {
         self.session(|session| session.notices.is_some())
     }
 
+    /// Whether it shows its user a form and sends back what was filled in.
+    pub(super) fn forms(&self) -> bool {
+        self.0.get().and_then(|client| client.elicitation.as_ref()).is_some_and(|asks| asks.form.is_some())
+    }
+
+    /// Whether it can be asked for the text of a file.
+    pub(super) fn reads_files(&self) -> bool {
+        self.0.get().is_some_and(|client| client.fs.read_text_file)
+    }
+
+    /// Whether it takes the text of a file.
+    pub(super) fn writes_files(&self) -> bool {
+        self.0.get().is_some_and(|client| client.fs.write_text_file)
+    }
+
     fn session(&self, has: impl FnOnce(&agent_client_protocol::v1::schema::ClientSessionCapabilities) -> bool) -> bool {
         self.0.get().and_then(|client| client.session.as_ref()).is_some_and(has)
     }

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::rpc_error::{INVALID_PARAMS, INVALID_REQUEST, RpcError};
 
 use super::abilities::Abilities;
+use super::files::AcpFiles;
 use super::outbox::Outbox;
 use super::permission::{self, Question};
 use super::servers;
@@ -64,6 +65,7 @@ enum Done {
 
 struct Made {
     hosted: Result<HostedSession, SessionError>,
+    files: Arc<AcpFiles>,
     questions: mpsc::Receiver<Question>,
     responder: Responder,
 }
@@ -161,24 +163,29 @@ impl Desk {
 
     fn make(&mut self, request: schema::NewSessionRequest, responder: Responder) {
         let chosen = request.meta.as_ref().and_then(|meta| meta.get(crate::SESSION_ID_META)?.as_str());
-        let (permission, questions) = permission::port();
+        let (permission, questions) = permission::port(self.abilities.clone());
+        let files = Arc::new(AcpFiles::new(self.outbox.client().clone(), self.abilities.clone()));
         let new = NewSession {
             session_id: chosen.filter(|id| !id.is_empty()).map(SessionId::from),
             mcp_servers: servers::brought(&request.mcp_servers),
             additional_directories: request.additional_directories,
+            files: Some(files.clone()),
             ..NewSession::new(request.cwd, permission)
         };
         let factory = Arc::clone(&self.factory);
         self.tasks.spawn(async move {
             let hosted = factory.new_session(new).await;
-            Done::Made(Box::new(Made { hosted, questions, responder }))
+            Done::Made(Box::new(Made { hosted, files, questions, responder }))
         });
     }
 
     fn done(&mut self, done: Result<Done, JoinError>) {
         match done {
             Ok(Done::Made(made)) => match made.hosted {
-                Ok(hosted) => self.admit(hosted, made.questions, made.responder),
+                Ok(hosted) => {
+                    made.files.belong_to(&hosted.id);
+                    self.admit(hosted, made.questions, made.responder);
+                }
                 Err(error) => answer(made.responder, Err(error.into())),
             },
             Ok(Done::Ended(id)) => _ = self.sessions.remove(&id),

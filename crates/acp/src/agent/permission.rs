@@ -4,21 +4,51 @@ use std::sync::Arc;
 
 use agent_client_protocol as sdk;
 use async_trait::async_trait;
-use convoke_protocol::{PermissionOutcome, PermissionPort, PermissionRequest};
+use convoke_protocol::{PermissionOutcome, PermissionPort, PermissionRequest, QuestionOutcome, QuestionRequest};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::content;
+use super::abilities::Abilities;
+use super::{content, form};
 
 /// Questions on their way to the session's task. They leave at once, unless the client does not read; then the rest
 /// waits where it asks.
 const QUESTIONS_MAX: usize = 64;
 
-/// A question, and where its answer goes.
-pub(super) struct Question {
-    pub(super) request: PermissionRequest,
-    pub(super) answer: oneshot::Sender<PermissionOutcome>,
+/// A question, and where its answer goes. Without an answer it counts as cancelled.
+pub(super) enum Question {
+    /// Whether a call may run, or which of some options it is to be.
+    Options(PermissionRequest, oneshot::Sender<PermissionOutcome>),
+    /// For a form.
+    Form(QuestionRequest, oneshot::Sender<QuestionOutcome>),
+}
+
+impl Question {
+    /// The request that the client gets.
+    pub(super) fn message(&self) -> sdk::UntypedMessage {
+        let (method, params) = match self {
+            Self::Options(request, _) => ("session/request_permission", params(request)),
+            Self::Form(question, _) => (form::CREATE, form::params(question)),
+        };
+        sdk::UntypedMessage { method: method.to_owned(), params }
+    }
+
+    /// Ready once nobody waits for the answer any more.
+    async fn withdrawn(&mut self) {
+        match self {
+            Self::Options(_, answer) => answer.closed().await,
+            Self::Form(_, answer) => answer.closed().await,
+        }
+    }
+
+    /// Hands on what the client answered. An asker that went in the same moment needs nothing.
+    fn settle(self, answered: &Value) {
+        match self {
+            Self::Options(request, answer) => _ = answer.send(outcome(answered, &request)),
+            Self::Form(question, answer) => _ = answer.send(form::outcome(answered, &question)),
+        }
+    }
 }
 
 /// The port that a session gets. It hands questions to the session's task, which puts them behind the events that came
@@ -26,21 +56,34 @@ pub(super) struct Question {
 #[derive(Debug)]
 pub(super) struct AcpPermission {
     questions: mpsc::Sender<Question>,
+    abilities: Abilities,
 }
 
-pub(super) fn port() -> (Arc<AcpPermission>, mpsc::Receiver<Question>) {
+pub(super) fn port(abilities: Abilities) -> (Arc<AcpPermission>, mpsc::Receiver<Question>) {
     let (questions, receiver) = mpsc::channel(QUESTIONS_MAX);
-    (Arc::new(AcpPermission { questions }), receiver)
+    (Arc::new(AcpPermission { questions, abilities }), receiver)
 }
 
 #[async_trait]
 impl PermissionPort for AcpPermission {
     async fn request(&self, request: PermissionRequest) -> PermissionOutcome {
         let (answer, answered) = oneshot::channel();
-        if self.questions.send(Question { request, answer }).await.is_err() {
+        if self.questions.send(Question::Options(request, answer)).await.is_err() {
             return PermissionOutcome::Cancelled;
         }
         answered.await.unwrap_or(PermissionOutcome::Cancelled)
+    }
+
+    fn takes_questions(&self) -> bool {
+        self.abilities.forms()
+    }
+
+    async fn ask(&self, question: QuestionRequest) -> QuestionOutcome {
+        let (answer, answered) = oneshot::channel();
+        if !self.abilities.forms() || self.questions.send(Question::Form(question, answer)).await.is_err() {
+            return QuestionOutcome::Cancelled;
+        }
+        answered.await.unwrap_or(QuestionOutcome::Cancelled)
     }
 }
 
@@ -65,22 +108,17 @@ pub(super) fn params(request: &PermissionRequest) -> Value {
 
 /// Waits for the client's answer. `cancelled` or an asker that went away withdraws the question: the client is sent
 /// `$/cancel_request` and is not waited for.
-pub(super) async fn settle(sent: sdk::v1::SentRequest<Value>, question: Question, cancelled: CancellationToken) {
-    let Question { request, mut answer } = question;
-    let outcome = tokio::select! {
+pub(super) async fn settle(sent: sdk::v1::SentRequest<Value>, mut question: Question, cancelled: CancellationToken) {
+    let answered = tokio::select! {
         biased;
-        () = cancelled.cancelled() => PermissionOutcome::Cancelled,
-        () = answer.closed() => return,
-        answered = sent.block_task() => match answered {
-            Ok(answered) => outcome(&answered, &request),
-            Err(error) => {
-                tracing::debug!(code = error.code.value(), "the client did not answer a permission request");
-                PermissionOutcome::Cancelled
-            }
-        },
+        () = cancelled.cancelled() => return,
+        () = question.withdrawn() => return,
+        answered = sent.block_task() => answered,
     };
-    // The asker may have gone in the same moment.
-    let _ = answer.send(outcome);
+    match answered {
+        Ok(answered) => question.settle(&answered),
+        Err(error) => tracing::debug!(code = error.code.value(), "the client did not answer a question"),
+    }
 }
 
 /// An answer that is not on offer is none.

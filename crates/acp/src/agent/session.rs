@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use agent_client_protocol as sdk;
 use convoke_protocol::{
-    AgentEvent, AgentEventBody, AgentSend, ApprovalMode, ConfigOption, ContentPart, HostedSession, PermissionOutcome,
+    AgentEvent, AgentEventBody, AgentSend, ApprovalMode, CommandInfo, ConfigOption, ContentPart, HostedSession,
     SendError, SendMessage, SendReceipt, StreamEndReason, StreamId, Subscription,
 };
 use futures::future::BoxFuture;
@@ -37,6 +37,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(10);
 
 const MODE_UPDATE: &str = "current_mode_update";
 const OPTIONS_UPDATE: &str = "config_option_update";
+const COMMANDS_UPDATE: &str = "available_commands_update";
 
 /// Answers one request with raw JSON.
 pub(super) type Responder = sdk::v1::Responder;
@@ -107,6 +108,8 @@ struct Running {
     mode: ApprovalMode,
     /// What the client was told last.
     options: Vec<ConfigOption>,
+    /// What the client was told last; none at first.
+    commands: Vec<CommandInfo>,
     /// Open questions and aborts under way.
     work: FuturesUnordered<BoxFuture<'static, ()>>,
     /// Cancels the open questions.
@@ -122,6 +125,7 @@ impl Session {
         let mut running = Running {
             mode: hosted.control.approval_mode(),
             options: hosted.control.config_options(),
+            commands: Vec::new(),
             hosted,
             outbox,
             translator: Translator::new(abilities),
@@ -131,6 +135,7 @@ impl Session {
             asking: CancellationToken::new(),
             closing: None,
         };
+        running.report_settings();
         while running.closing.is_none() {
             let busy = !running.updates.is_empty();
             let withdrawal = running.turn.as_ref().filter(|turn| !turn.cancelled).map(|turn| turn.withdrawn.clone());
@@ -286,6 +291,13 @@ impl Running {
             self.updates.retain(|update| update["sessionUpdate"] != OPTIONS_UPDATE);
             self.updates.push_back(json!({"sessionUpdate": OPTIONS_UPDATE, "configOptions": told}));
         }
+        let commands = self.hosted.control.commands();
+        if commands != self.commands {
+            let told = settings::commands(&commands);
+            self.commands = commands;
+            self.updates.retain(|update| update["sessionUpdate"] != COMMANDS_UPDATE);
+            self.updates.push_back(json!({"sessionUpdate": COMMANDS_UPDATE, "availableCommands": told}));
+        }
     }
 
     fn event(&mut self, event: &AgentEvent) {
@@ -369,15 +381,10 @@ impl Running {
 
     fn ask(&mut self, question: Question) {
         if self.turn.as_ref().is_some_and(|turn| turn.cancelled) {
-            // An asker that is gone needs no answer.
-            let _ = question.answer.send(PermissionOutcome::Cancelled);
+            // Dropped, it counts as cancelled.
             return;
         }
-        let message = sdk::UntypedMessage {
-            method: "session/request_permission".to_owned(),
-            params: permission::params(&question.request),
-        };
-        let sent = self.outbox.client().send_request(message);
+        let sent = self.outbox.client().send_request(question.message());
         self.work.push(permission::settle(sent, question, self.asking.clone()).boxed());
     }
 

@@ -1,6 +1,6 @@
-//! A session's settings in ACP's words: modes, and `configOptions`.
+//! A session's settings in ACP's words: modes, `configOptions`, and the commands that a prompt may begin with.
 
-use convoke_protocol::{ConfigCategory, ConfigOption, SessionControl, SessionId};
+use convoke_protocol::{CommandInfo, ConfigCategory, ConfigOption, SessionControl, SessionId};
 use serde_json::{Value, json};
 
 /// `SessionModeState`.
@@ -31,6 +31,18 @@ pub(super) fn options(options: &[ConfigOption]) -> Value {
         })
     };
     options.iter().map(option).collect()
+}
+
+/// A list of `AvailableCommand`.
+pub(super) fn commands(commands: &[CommandInfo]) -> Value {
+    let command = |command: &CommandInfo| {
+        let mut told = json!({"name": command.name, "description": command.description});
+        if let (Some(hint), Value::Object(told)) = (&command.hint, &mut told) {
+            told.insert("input".to_owned(), json!({"hint": hint}));
+        }
+        told
+    };
+    commands.iter().map(command).collect()
 }
 
 /// The answer to `session/new`; without its id, to `session/load` and `session/resume`.

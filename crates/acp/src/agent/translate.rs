@@ -13,7 +13,7 @@ use convoke_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::abilities::Abilities;
-use super::content;
+use super::{content, plan};
 
 /// Translates the events of one session.
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ impl Translator {
                 }
                 if news { vec![Value::Object(update)] } else { Vec::new() }
             }
-            AgentEventBody::ToolResponse { request_id, name, display, content, data, is_error } => {
+            body @ AgentEventBody::ToolResponse { request_id, name, display, content, data, is_error } => {
                 let call = Call { name: name.clone(), title: String::new(), status: "in_progress" };
                 self.tools.entry(request_id.clone()).or_insert(call);
                 let status = if *is_error { "failed" } else { "completed" };
@@ -101,7 +101,9 @@ impl Translator {
                 if let Some(data) = data {
                     update.insert("rawOutput".to_owned(), data.clone());
                 }
-                vec![Value::Object(update)]
+                // A subagent's plan is its own.
+                let plan = plan::update(body).filter(|_| thread.is_none());
+                std::iter::once(Value::Object(update)).chain(plan).collect()
             }
             AgentEventBody::Usage { model, input_tokens, output_tokens, cached_tokens } => {
                 let usage = usage(*input_tokens, *output_tokens, *cached_tokens);

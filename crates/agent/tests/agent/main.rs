@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
 
 mod catalogue;
+mod client;
 mod context;
 mod discovered;
 mod hooks;

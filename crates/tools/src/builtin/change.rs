@@ -26,8 +26,12 @@ pub(super) struct Existing {
 impl Existing {
     /// The file at `path`; `None` if there is none. A file that is not text counts as empty text for
     /// `binary_is_empty`, and is refused otherwise.
-    pub(super) async fn load(path: &ResolvedPath, binary_is_empty: bool) -> Result<Option<Self>, ToolFailure> {
-        let Some(bytes) = files::read_existing(path).await? else { return Ok(None) };
+    pub(super) async fn load(
+        workspace: &Workspace,
+        path: &ResolvedPath,
+        binary_is_empty: bool,
+    ) -> Result<Option<Self>, ToolFailure> {
+        let Some(bytes) = files::read_existing(workspace, path).await? else { return Ok(None) };
         let decoded = match text::decode(bytes.clone()) {
             Some(decoded) => decoded,
             None if binary_is_empty => text::Decoded { text: String::new(), encoding: Encoding::Utf8 },
@@ -100,7 +104,7 @@ impl Change {
             "isNewFile": self.is_new_file(),
             "diffStat": {"linesAdded": added, "linesRemoved": removed},
         });
-        self.write().await?;
+        self.write(workspace).await?;
         Ok(ToolOutput {
             text,
             display,
@@ -110,9 +114,23 @@ impl Change {
         })
     }
 
-    async fn write(self) -> Result<(), ToolFailure> {
+    async fn write(self, workspace: &Workspace) -> Result<(), ToolFailure> {
         let name = self.path_text();
-        let Self { path, new_bytes, .. } = self;
+        let Self { path, new, new_bytes, .. } = self;
+        // What goes to a client is text: a file in another encoding would come out of it in UTF-8.
+        let plain = *new_bytes == *new.as_bytes();
+        if let Some(client) = workspace.client_files(path.as_path()).filter(|client| plain && client.writes()) {
+            if !path.is_unmoved().unwrap_or(false) {
+                let message = format!("Failed to write {name}: a link was put into the path meanwhile");
+                return Err(ToolFailure::new(ErrorType::FileWriteFailure, message));
+            }
+            return client.write_text(path.as_path(), &new).await.map_err(|error| {
+                ToolFailure::new(
+                    ErrorType::FileWriteFailure,
+                    format!("Failed to write {name}: the client says: {error}"),
+                )
+            });
+        }
         let written = tokio::task::spawn_blocking(move || {
             if let Some(folder) = path.as_path().parent() {
                 std::fs::create_dir_all(folder)?;

@@ -1,9 +1,15 @@
 //! What the file tools have in common: a file's bytes, and what to say when there are none.
+//!
+//! Text that a client has open counts as the file's: it is written in the file's encoding and with its line ends, so that
+//! nothing but the text itself can differ from the disk.
+
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, Read};
-
 use std::path::Path;
 
+use crate::text::{self, Encoding, LineEnds};
 use crate::{ErrorType, FileFiltering, ResolvedPath, ToolFailure, Workspace};
 
 /// The largest file that is read. Source: runtime specification §13.3.
@@ -31,14 +37,61 @@ impl From<io::Error> for Refused {
 }
 
 /// All bytes of a regular file.
-pub(super) async fn read(path: &ResolvedPath) -> Result<Vec<u8>, ToolFailure> {
-    read_existing(path).await?.ok_or_else(|| {
-        ToolFailure::new(ErrorType::FileNotFound, format!("File not found: {}", path.as_path().display()))
-    })
+pub(super) async fn read(workspace: &Workspace, path: &ResolvedPath) -> Result<Vec<u8>, ToolFailure> {
+    read_existing(workspace, path).await?.ok_or_else(|| not_found(path))
 }
 
-/// All bytes of a regular file; `None` if there is no such file.
-pub(super) async fn read_existing(path: &ResolvedPath) -> Result<Option<Vec<u8>>, ToolFailure> {
+/// All bytes of a regular file as it was saved: for what a search finds, which is more than a client should be asked for.
+pub(super) async fn read_saved(path: &ResolvedPath) -> Result<Vec<u8>, ToolFailure> {
+    read_from_disk(path).await?.ok_or_else(|| not_found(path))
+}
+
+fn not_found(path: &ResolvedPath) -> ToolFailure {
+    ToolFailure::new(ErrorType::FileNotFound, format!("File not found: {}", path.as_path().display()))
+}
+
+/// All bytes of a regular file; `None` if there is no such file. What a client has open comes before the disk; a client
+/// that can't say leaves it at the disk.
+pub(super) async fn read_existing(workspace: &Workspace, path: &ResolvedPath) -> Result<Option<Vec<u8>>, ToolFailure> {
+    let bytes = read_from_disk(path).await?;
+    let Some(client) = workspace.client_files(path.as_path()).filter(|client| client.reads()) else {
+        return Ok(bytes);
+    };
+    let saved = match bytes.as_ref().map(|bytes| text::decode(bytes.clone())) {
+        // Not text, or not Unicode, so nothing that a client could tell: it may be part of a PDF as well.
+        Some(None | Some(text::Decoded { encoding: Encoding::EightBit, .. })) => return Ok(bytes),
+        Some(Some(saved)) => Some(saved),
+        None => None,
+    };
+    match client.read_text(path.as_path()).await {
+        Ok(open) if open.len() as u64 <= FILE_BYTES_MAX => Ok(merge(bytes, saved, &open)),
+        Ok(_) => Ok(bytes),
+        Err(error) => {
+            tracing::debug!(%error, "the client did not read a file; the disk's is taken");
+            Ok(bytes)
+        }
+    }
+}
+
+/// What a client has open, as the bytes that the file would have once it is saved.
+fn merge(bytes: Option<Vec<u8>>, saved: Option<text::Decoded>, open: &str) -> Option<Vec<u8>> {
+    let Some(saved) = saved else { return Some(open.as_bytes().to_vec()) };
+    let open = match saved.encoding {
+        Encoding::Utf8 => open,
+        // The mark belongs to the encoding, though some hand it over with the text.
+        _ => open.strip_prefix('\u{feff}').unwrap_or(open),
+    };
+    let ends = LineEnds::of(&saved.text);
+    // Some have line feeds only while a file is open.
+    let open = ends.restore(open);
+    if *open == saved.text {
+        return bytes;
+    }
+    text::encode(&open, saved.encoding).or_else(|| Some(open.as_bytes().to_vec()))
+}
+
+/// All bytes of a regular file as it was saved; `None` if there is no such file.
+async fn read_from_disk(path: &ResolvedPath) -> Result<Option<Vec<u8>>, ToolFailure> {
     let name = path.as_path().display().to_string();
     let path = path.clone();
     let read = tokio::task::spawn_blocking(move || read_blocking(&path)).await;

@@ -122,7 +122,7 @@ impl Invocation for Call {
         // Again, because a call before this one may have moved things.
         let path = self.workspace.resolve(&self.params.file_path, Access::Read)?;
         files::refuse_ignored(&self.workspace, path.as_path(), self.workspace.filtering())?;
-        let bytes = files::read(&path).await?;
+        let bytes = files::read(&self.workspace, &path).await?;
         let name = self.workspace.shorten(path.as_path());
         let first = self.params.start_line.and_then(|line| usize::try_from(line).ok()).unwrap_or(1);
         let last = self.params.end_line.and_then(|line| usize::try_from(line).ok());

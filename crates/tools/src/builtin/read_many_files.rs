@@ -213,8 +213,12 @@ async fn read_one(
     if room.text == 0 {
         return Err("there is no room for more text".to_owned());
     }
-    let bytes = files::read(&resolved).await.map_err(|failure| failure.message().to_owned())?;
     let told = |failure: ToolFailure| failure.message().to_owned();
+    let bytes = match candidate {
+        Candidate::Found => files::read_saved(&resolved).await,
+        _ => files::read(workspace, &resolved).await,
+    };
+    let bytes = bytes.map_err(told)?;
     let parts = match read_file::content(name, resolved.as_path(), bytes).map_err(told)? {
         read_file::Content::Binary => return Err("it is a binary file".to_owned()),
         read_file::Content::Media { .. } if candidate == Candidate::Found => {

@@ -113,7 +113,7 @@ impl Call {
         let path = self.workspace.resolve(&self.params.file_path, Access::Write)?;
         let name = path.as_path().display().to_string();
         let fail = |kind, message: String| Err(ToolFailure::new(kind, message));
-        let existing = match (Existing::load(&path, false).await?, old_string.is_empty()) {
+        let existing = match (Existing::load(&self.workspace, &path, false).await?, old_string.is_empty()) {
             (None, true) => return Ok((Change::new(path, None, new_string), 0)),
             (None, false) => {
                 let message =

@@ -12,14 +12,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{BuiltinOptions, Grounded, ShellOptions, WebModel, WebTask, tools};
 use crate::{
-    BackgroundLimits, BackgroundProcesses, ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext,
-    Invocation, ToolFailure, ToolOutput, Workspace, WorkspaceOptions,
+    BackgroundLimits, BackgroundProcesses, ClientFiles, ConfirmationDetails, DeclarativeTool, ErrorType,
+    ExecutionContext, Invocation, ToolFailure, ToolOutput, Workspace, WorkspaceOptions,
 };
 
 pub(super) struct Folder {
     pub(super) dir: tempfile::TempDir,
     pub(super) background: Arc<BackgroundProcesses>,
     pub(super) shell: ShellOptions,
+    pub(super) client: Option<Arc<dyn ClientFiles>>,
 }
 
 impl Folder {
@@ -29,7 +30,7 @@ impl Folder {
         std::fs::create_dir_all(dir.path().join("work")).unwrap();
         std::fs::create_dir_all(dir.path().join("outside")).unwrap();
         let background = Arc::new(BackgroundProcesses::new(BackgroundLimits::default()));
-        let folder = Self { dir, background, shell: ShellOptions::new(Spawner::unguarded()) };
+        let folder = Self { dir, background, shell: ShellOptions::new(Spawner::unguarded()), client: None };
         for (name, text) in files {
             folder.write(name, text.as_bytes());
         }
@@ -52,6 +53,10 @@ impl Folder {
 
     pub(super) fn tool(&self, name: &str) -> Arc<dyn DeclarativeTool> {
         let workspace = Workspace::new(WorkspaceOptions { cwd: self.path(""), ..WorkspaceOptions::default() }).unwrap();
+        let workspace = match &self.client {
+            Some(client) => workspace.with_client_files(client.clone()),
+            None => workspace,
+        };
         let options = BuiltinOptions {
             workspace: Arc::new(workspace),
             shell: self.shell.clone(),

@@ -86,7 +86,7 @@ struct Call {
 impl Call {
     async fn change(&self) -> Result<Change, ToolFailure> {
         let path = self.workspace.resolve(&self.params.file_path, Access::Write)?;
-        let existing = Existing::load(&path, true).await?;
+        let existing = Existing::load(&self.workspace, &path, true).await?;
         let old = existing.as_ref().map_or("", |existing| existing.text.as_str());
         refuse_placeholders("content", old, &self.params.content)?;
         let content = match &existing {

@@ -146,3 +146,36 @@ fn usage_counts_only_what_is_known() {
     assert_eq!(updates[0]["_meta"]["usage"], json!({"inputTokens": 3, "outputTokens": 4, "totalTokens": 7}));
     assert_eq!(updates[1]["_meta"]["usage"], json!({}));
 }
+
+#[test]
+fn a_list_of_things_to_do_is_a_plan() {
+    let written = |todos: Value, is_error| AgentEventBody::ToolResponse {
+        request_id: "a".into(),
+        name: "write_todos".into(),
+        display: None,
+        content: None,
+        data: Some(json!({"todos": todos})),
+        is_error,
+    };
+    let todo = |description: &str, status: &str| json!({"description": description, "status": status});
+    let todos = json!([
+        todo("read", "completed"),
+        todo("write", "in_progress"),
+        todo("ask", "blocked"),
+        todo("paint", "cancelled"),
+        todo("check", "pending"),
+    ]);
+    let updates = translate([written(todos.clone(), false)]);
+    let entry = |content: &str, status: &str| json!({"content": content, "priority": "medium", "status": status});
+    let entries =
+        [entry("read", "completed"), entry("write", "in_progress"), entry("ask", "pending"), entry("check", "pending")];
+    assert_eq!(updates.len(), 2);
+    assert_eq!(updates[0]["status"], "completed", "the call comes first");
+    assert_eq!(updates[1], json!({"sessionUpdate": "plan", "entries": entries}));
+    serde_json::from_value::<agent_client_protocol::v1::schema::SessionUpdate>(updates[1].clone()).unwrap();
+    let cleared = translate([written(json!([]), false)]);
+    assert_eq!(cleared[1], json!({"sessionUpdate": "plan", "entries": []}), "an empty list clears the plan");
+    assert_eq!(translate([written(todos.clone(), true)]).len(), 1, "a list that was refused is none");
+    let mut translator = Translator::default();
+    assert_eq!(translator.updates(&event(Some("sub"), written(todos, false))).len(), 1, "a subagent's is its own");
+}
