@@ -7,6 +7,8 @@
     reason = "helpers of tests, outside of test functions"
 )]
 
+#[path = "agent/client.rs"]
+mod client;
 #[path = "agent/runtime.rs"]
 mod runtime;
 

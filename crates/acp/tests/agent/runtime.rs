@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use convoke_protocol::{
-    AgentEvent, AgentEventBody, AgentInfo, AgentProtocol, AgentSend, ApprovalMode, ConfigCategory, ConfigChoice,
-    ConfigOption, ContentPart, DisplayContent, ErrorStatus, EventLog, HostedSession, MessageRole, Meta, NewSession,
-    PermissionContent, PermissionOption, PermissionOptionKind, PermissionOutcome, PermissionPort, PermissionRequest,
-    SendError, SendReceipt, SessionControl, SessionError, SessionFactory, SessionId, SetConfigError, SetModeError,
-    StreamEndReason, StreamId, ToolDisplay, ToolKind, ToolLocation,
+    AgentEvent, AgentEventBody, AgentInfo, AgentProtocol, AgentSend, AnswerChoice, AnswerKind, ApprovalMode,
+    ClientFiles, CommandInfo, ConfigCategory, ConfigChoice, ConfigOption, ContentPart, DisplayContent, ErrorStatus,
+    EventLog, HostedSession, MessageRole, Meta, NewSession, PermissionContent, PermissionOption, PermissionOptionKind,
+    PermissionOutcome, PermissionPort, PermissionRequest, QuestionOutcome, QuestionRequest, SendError, SendReceipt,
+    SessionControl, SessionError, SessionFactory, SessionId, SetConfigError, SetModeError, StreamEndReason, StreamId,
+    ToolDisplay, ToolKind, ToolLocation,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -65,6 +66,8 @@ impl SessionFactory for Runtime {
             id: id.clone(),
             log: EventLog::new(),
             permission: new.permission,
+            files: new.files,
+            commands: Mutex::default(),
             mode: Mutex::new(ApprovalMode::Default),
             level: Mutex::new("low".into()),
             running: Mutex::default(),
@@ -73,6 +76,9 @@ impl SessionFactory for Runtime {
             closed: Arc::clone(&self.closed),
             signs: Arc::clone(&self.signs),
         });
+        if new.cwd.ends_with("commands") {
+            session.learn("help", None);
+        }
         let mut sessions = self.sessions.lock().unwrap();
         if sessions.contains_key(&id) {
             return Err(SessionError::Taken(id));
@@ -86,6 +92,8 @@ pub(crate) struct Session {
     id: SessionId,
     log: EventLog,
     permission: Arc<dyn PermissionPort>,
+    files: Option<Arc<dyn ClientFiles>>,
+    commands: Mutex<Vec<CommandInfo>>,
     mode: Mutex<ApprovalMode>,
     level: Mutex<String>,
     running: Mutex<Option<CancellationToken>>,
@@ -112,6 +120,10 @@ impl SessionControl for Session {
 
     fn model(&self) -> String {
         "fake-model".into()
+    }
+
+    fn commands(&self) -> Vec<CommandInfo> {
+        self.commands.lock().unwrap().clone()
     }
 
     fn context_window(&self) -> Option<u64> {
@@ -146,6 +158,11 @@ impl SessionControl for Session {
 }
 
 impl Session {
+    fn learn(&self, name: &str, hint: Option<&str>) {
+        let (name, description) = (name.to_owned(), format!("Does {name}"));
+        self.commands.lock().unwrap().push(CommandInfo { name, description, hint: hint.map(Into::into) });
+    }
+
     async fn abort(&self) {
         let running = self.running.lock().unwrap().clone();
         if let Some(running) = running {
@@ -284,8 +301,13 @@ impl Turn {
                 *self.session.mode.lock().unwrap() = ApprovalMode::Plan;
                 self.emit(AgentEventBody::SessionUpdate { title: Some("Planning".into()), model: None, config: None });
             }
+            "learn" => self.session.learn("plan", Some("goal")),
+            "question" => self.ask_in_words().await,
             "everything" => self.everything().await,
             _ => {}
+        }
+        if let Some(path) = prompt.strip_prefix("shout ") {
+            self.shout(path).await;
         }
         match prompt.strip_prefix("end ") {
             Some(reason) => (serde_json::from_value(json!(reason)).unwrap(), data),
@@ -351,6 +373,40 @@ impl Turn {
             data: None,
             is_error: !answer.starts_with("proceed"),
         });
+    }
+
+    /// A question that a choice can't answer; the answer is said.
+    async fn ask_in_words(&self) {
+        if !self.session.permission.takes_questions() {
+            return self.says(text("nobody takes questions"));
+        }
+        let choice = |label: &str| AnswerChoice { label: label.into(), description: String::new() };
+        let question = QuestionRequest {
+            session_id: self.session.id.clone(),
+            tool_call_id: "call-0".into(),
+            question: "Which colours?".into(),
+            header: "Colours".into(),
+            answer: AnswerKind::Several(vec![choice("red"), choice("blue")]),
+        };
+        let said = match self.session.permission.ask(question).await {
+            QuestionOutcome::Answered(answers) => answers.join("+"),
+            QuestionOutcome::Declined => "declined".into(),
+            QuestionOutcome::Cancelled => "cancelled".into(),
+        };
+        self.says(text(&said));
+    }
+
+    /// Writes a file's text in capitals, through the client; what it said instead is said.
+    async fn shout(&self, path: &str) {
+        let Some(files) = self.session.files.as_ref().filter(|files| files.reads() && files.writes()) else {
+            return self.says(text("no files"));
+        };
+        let path = std::path::Path::new(path);
+        let done = match files.read_text(path).await {
+            Ok(read) => files.write_text(path, &read.to_uppercase()).await,
+            Err(error) => Err(error),
+        };
+        self.says(text(&done.map_or_else(|error| error.to_string(), |()| "done".into())));
     }
 
     /// One of each event, for the wire's golden file.
