@@ -30,7 +30,7 @@ use crate::control::Control;
 use crate::discovered::discover;
 use crate::hooks::{NotifyingApprover, SessionHooks, SessionHooksParts, SessionStartSource};
 use crate::limits::{Stopwatch, Unhurried};
-use crate::mcp::{self, McpToolset};
+use crate::mcp::{self, McpToolset, ServersAtHand};
 use crate::models::{ModelEvents, ModelPorts, PortFallback, SessionModel};
 use crate::modes;
 use crate::permission::PortApprover;
@@ -188,6 +188,7 @@ impl AgentFactory {
             registry.clone(),
             dispatcher.clone(),
             memory,
+            ServersAtHand::new(servers.clone(), options.mcp.wait),
         ));
         let context =
             SessionContext::new(options, &id, &model, hooks.clone(), outputs.clone(), &stream, recorder.as_ref());

@@ -3,6 +3,7 @@
 //! Servers start with the first request of a session, side by side, and hold it up by [`McpSettings::wait`] at most. A
 //! server that comes later adds its tools before the next request of the same turn. Either is told.
 
+mod at_hand;
 mod resources;
 mod tool;
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use convoke_adk::{InvocationContext, Tool, Toolset};
-use convoke_mcp::{McpOptions, McpServers, McpTool, Selection, ServerConfig, ServerState};
+use convoke_mcp::{McpOptions, McpServers, McpTool, Selection, ServerConfig, ServerReport, ServerState};
 use convoke_protocol::{AgentEventBody, SessionServer};
 use convoke_tools::policy::{Decision, Priority, Rule, Source, Tier, ToolPattern};
 use convoke_tools::{SessionPolicy, ToolRegistry};
@@ -22,6 +23,8 @@ use serde_json::json;
 
 use crate::AgentOptions;
 use crate::tool_events::CurrentStream;
+
+pub(crate) use at_hand::ServersAtHand;
 
 /// How long the first request waits for servers, unless settings say otherwise.
 const WAIT: Duration = Duration::from_secs(5);
@@ -159,15 +162,10 @@ impl McpToolset {
                 continue;
             }
             known.told.insert(report.name.clone(), report.state);
-            let state = match report.state {
-                ServerState::Idle => continue,
-                ServerState::Connecting => "connecting",
-                ServerState::Ready => "connected",
-                ServerState::Waiting { .. } => "restarting",
-                ServerState::Failed if report.needs_login => "needs_login",
-                ServerState::Failed => "failed",
-                ServerState::Closed => "closed",
-            };
+            if report.state == ServerState::Idle {
+                continue;
+            }
+            let state = state_name(&report);
             let data = json!({
                 "server": report.name,
                 "state": state,
@@ -178,6 +176,19 @@ impl McpToolset {
             });
             emitter.emit(AgentEventBody::Custom { kind: "mcp_server".to_owned(), data: Some(data) });
         }
+    }
+}
+
+/// What people know a server's state by.
+fn state_name(report: &ServerReport) -> &'static str {
+    match report.state {
+        ServerState::Idle => "idle",
+        ServerState::Connecting => "connecting",
+        ServerState::Ready => "connected",
+        ServerState::Waiting { .. } => "restarting",
+        ServerState::Failed if report.needs_login => "needs_login",
+        ServerState::Failed => "failed",
+        ServerState::Closed => "closed",
     }
 }
 

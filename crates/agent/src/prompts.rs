@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
 use crate::context_files::ContextFile;
+use crate::mcp::ServersAtHand;
 use commands::{Commands, Custom};
 
 pub(crate) use builtin::SessionFacts;
@@ -34,6 +35,8 @@ pub(crate) enum Meaning {
     Prompt(Vec<Part>),
     /// It is answered without a model.
     Answer(String),
+    /// The session is to be compressed, and told how that went.
+    Compress,
     /// It can't be done: policy refused a part of it, or a file of it can't be read.
     Refused(String),
 }
@@ -65,6 +68,7 @@ pub(crate) struct Prompts {
     registry: Arc<ToolRegistry>,
     scheduler: Arc<ToolScheduler>,
     memory: Vec<ContextFile>,
+    servers: ServersAtHand,
 }
 
 impl Prompts {
@@ -76,13 +80,14 @@ impl Prompts {
         registry: Arc<ToolRegistry>,
         scheduler: Arc<ToolScheduler>,
         memory: Vec<ContextFile>,
+        servers: ServersAtHand,
     ) -> Self {
         let mut folders = options.command_folders.clone();
         if trusted {
             folders.extend(options.workspace_command_folders.iter().map(|folder| workspace.cwd().join(folder)));
         }
         let commands = Commands::load(&folders);
-        Self { commands, includes: options.includes, workspace, registry, scheduler, memory }
+        Self { commands, includes: options.includes, workspace, registry, scheduler, memory, servers }
     }
 
     /// The commands that a client may offer, by name.
@@ -126,6 +131,14 @@ impl Prompts {
                     other => other,
                 };
             }
+            if name == builtin::COMPRESS && args.is_empty() {
+                tell(name, None, true);
+                return Meaning::Compress;
+            }
+            if name == builtin::MCP && matches!(args, "" | "list" | "desc" | "descriptions") {
+                tell(name, args.split_whitespace().next(), true);
+                return Meaning::Answer(self.servers.listing(args.starts_with("desc"), cancel).await);
+            }
             let facts = builtin::Facts {
                 session,
                 commands: &self.commands,
@@ -147,7 +160,7 @@ impl Prompts {
         let Some(last) = parts.pop() else { return Meaning::Prompt(parts) };
         match last.as_text() {
             Some(text) if self.includes && text.contains('@') => {
-                let included = includes::expand(&self.workspace, text, cancel).await;
+                let included = includes::expand(&self.workspace, &self.servers, text, cancel).await;
                 notes.extend(included.notes);
                 parts.push(Part::text(included.text));
                 parts.extend(included.parts);

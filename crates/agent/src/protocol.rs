@@ -407,11 +407,8 @@ impl Stream {
         }
         match meaning {
             Meaning::Prompt(parts) => Ok(parts),
-            Meaning::Answer(text) => {
-                let content = vec![ContentPart::text(text)];
-                self.emitter.emit(AgentEventBody::Message { role: MessageRole::Agent, content });
-                Err(Ending::new(StreamEndReason::Completed))
-            }
+            Meaning::Answer(text) => Err(self.answered(text)),
+            Meaning::Compress => Err(self.compressed().await),
             Meaning::Refused(message) => {
                 let meta = Map::from_iter([("code".to_owned(), Value::from("COMMAND_REFUSED"))]);
                 let status = ErrorStatus::InvalidArgument;
@@ -419,6 +416,13 @@ impl Stream {
                 Err(Ending::new(StreamEndReason::Failed).with("code", "COMMAND_REFUSED"))
             }
         }
+    }
+
+    /// A prompt that needed no model.
+    fn answered(&self, text: String) -> Ending {
+        let content = vec![ContentPart::text(text)];
+        self.emitter.emit(AgentEventBody::Message { role: MessageRole::Agent, content });
+        Ending::new(StreamEndReason::Completed)
     }
 
     fn blocked(&self, reason: String) -> Ending {

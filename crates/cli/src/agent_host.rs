@@ -134,7 +134,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
             global_folders: startup.home.iter().flat_map(|home| home.folders()).collect(),
         },
         mcp,
-        tools: tool_options::tool_options(startup),
+        tools: tool_options::tool_options(startup, &extensions),
         prompts: prompts(startup, whom, &extensions),
         secret_variables: {
             let mut names = credentials::secret_variables(settings);
@@ -155,7 +155,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         compression_threshold: context::compression(settings)?,
         loops: context::loops(settings),
         max_turns: turns,
-        user_hooks: hooks::options(startup),
+        user_hooks: hooks::options(startup, &extensions),
         authenticator: Some(login),
         limits: context::limits(settings),
         ..AgentOptions::new(info, Arc::new(connect), spawner())

@@ -10,8 +10,9 @@ mod store;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use convoke_agent::{HookLayer, HookSettings, HookSource};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::startup::Startup;
 
@@ -19,6 +20,9 @@ pub(crate) use command::{list, run};
 
 /// What describes an extension.
 const MANIFEST: &str = "gemini-extension.json";
+
+/// Where its hooks are; the file holds them as settings do.
+const HOOKS_FILE: &str = "hooks/hooks.json";
 
 /// The largest description that is read; nobody writes more by hand.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
@@ -39,10 +43,12 @@ pub(crate) struct Extension {
     pub(crate) mcp_servers: Map<String, Value>,
     /// Tools that must not be offered.
     pub(crate) exclude_tools: Vec<String>,
+    /// What its `hooks/hooks.json` holds, `${extensionPath}` resolved; null where there is none.
+    pub(crate) hooks: Value,
 }
 
 impl Extension {
-    /// A folder of a part of it, whether it is there or not: `commands`, `hooks`, `skills`, `agents`, `policies`.
+    /// A folder of a part of it, whether it is there or not: `commands`, `skills`, `agents`, `policies`.
     pub(crate) fn part(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -50,16 +56,12 @@ impl Extension {
     /// Reads the extension in `folder`. `Err` says what is wrong with it.
     pub(crate) fn read(folder: &Path) -> Result<Self, String> {
         let path = folder.join(MANIFEST);
-        let failed = |what: &dyn std::fmt::Display| format!("read {}: {what}", path.display());
-        let size = fs::metadata(&path).map_err(|error| failed(&error))?.len();
-        if size > MANIFEST_BYTES_MAX {
-            return Err(failed(&"it is larger than 1 MiB"));
-        }
-        let text = fs::read_to_string(&path).map_err(|error| failed(&error))?;
-        let manifest: Manifest = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+        let manifest: Manifest = parse(&path)?;
         if !is_name(&manifest.name) {
-            return Err(failed(&format!("\"{}\" is no name for an extension", manifest.name)));
+            return Err(format!("read {}: \"{}\" is no name for an extension", path.display(), manifest.name));
         }
+        let hooks = folder.join(HOOKS_FILE);
+        let mut hooks: Value = if hooks.is_file() { parse(&hooks)? } else { Value::Null };
         let names = match manifest.context_file_name {
             Some(Value::String(name)) => vec![name],
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
@@ -68,7 +70,9 @@ impl Extension {
         let inside = |name: &String| !Path::new(name).is_absolute() && !Path::new(name).starts_with("..");
         let files = names.iter().filter(|name| inside(name)).map(|name| folder.join(name));
         let mut servers = Value::Object(manifest.mcp_servers);
-        resolve(&mut servers, &folder.display().to_string());
+        let here = folder.display().to_string();
+        resolve(&mut servers, &here);
+        resolve(&mut hooks, &here);
         Ok(Self {
             name: manifest.name,
             version: manifest.version.unwrap_or_else(|| "0.0.0".to_owned()),
@@ -79,8 +83,42 @@ impl Extension {
                 _ => Map::new(),
             },
             exclude_tools: manifest.exclude_tools,
+            hooks,
         })
     }
+
+    /// Its hooks, as one source of them.
+    pub(crate) fn hook_layer(&self) -> HookLayer {
+        HookLayer {
+            source: HookSource::Extension(self.name.clone()),
+            hooks: self.hooks.get("hooks").cloned().unwrap_or_default(),
+            // Which hooks run is the user's to say.
+            config: Value::Null,
+        }
+    }
+
+    /// What its hooks would run, and when.
+    fn hook_commands(&self) -> Vec<String> {
+        let hooks = HookSettings::read(&[self.hook_layer()]).hooks;
+        hooks.iter().map(|hook| format!("{}: {}", hook.event.name(), hook.command)).collect()
+    }
+
+    /// What of it runs on this machine: the same text for the same programs, wherever the extension is.
+    fn programs(&self) -> String {
+        let programs = json!({"hooks": self.hooks, "servers": self.mcp_servers}).to_string();
+        programs.replace(&*self.folder.to_string_lossy(), "${extensionPath}")
+    }
+}
+
+/// Reads a file of an extension.
+fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, String> {
+    let failed = |what: &dyn std::fmt::Display| format!("read {}: {what}", path.display());
+    let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
+    if size > MANIFEST_BYTES_MAX {
+        return Err(failed(&"it is larger than 1 MiB"));
+    }
+    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+    serde_json::from_str(&text).map_err(|error| failed(&error))
 }
 
 #[derive(Deserialize)]

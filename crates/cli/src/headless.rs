@@ -17,10 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use convoke_protocol::{
-    AgentEvent, AgentSend, AgentSession, ContentPart, ExitCode, HostedSession, LoadFrom, LoadSession, NewSession,
-    PermissionPort, SendMessage, SessionError, SessionFactory, SessionId,
+    AgentEvent, AgentEventBody, AgentSend, AgentSession, ContentPart, ExitCode, HostedSession, LoadFrom, LoadSession,
+    NewSession, PermissionPort, SendMessage, SessionError, SessionFactory, SessionId, SteerOutcome,
 };
 use futures::StreamExt;
+use serde_json::Value;
 
 use crate::args::{InputFormat, OnAsk, OutputFormat};
 use crate::signals::Interrupts;
@@ -169,6 +170,15 @@ impl Run<'_> {
                 }
                 Ok(())
             }
+            // Whoever waits already came first; a command is none of the model's.
+            Some(Line::Message(text))
+                if running
+                    && self.waiting.is_empty()
+                    && !text.trim_start().starts_with('/')
+                    && self.session.control.steer(&text) == SteerOutcome::Taken =>
+            {
+                Ok(())
+            }
             Some(Line::Message(text)) if self.waiting.len() < PROMPTS_WAITING_MAX => {
                 self.waiting.push_back(Prompt::plain(text));
                 Ok(())
@@ -187,6 +197,18 @@ impl Run<'_> {
             }
             Some(Line::Interrupt) => Ok(()),
             Some(Line::Odd(what)) => self.report.warn(&what),
+        }
+    }
+
+    /// What was taken as a word to a prompt that ended before it was read is the next prompt.
+    fn wait_again(&mut self, event: &AgentEvent) {
+        let AgentEventBody::Custom { kind, data: Some(data) } = &event.body else { return };
+        if kind == "steering_unread" {
+            let texts = data.get("texts").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+            // They came before anything that waits; the inbox that held them is bounded.
+            let mut unread: VecDeque<Prompt> = texts.map(|text| Prompt::plain(text.to_owned())).collect();
+            unread.append(&mut self.waiting);
+            self.waiting = unread;
         }
     }
 
@@ -214,6 +236,7 @@ impl Run<'_> {
                 Wake::Event(Some(event)) => {
                     watcher.event(&event);
                     self.report.event(&event)?;
+                    self.wait_again(&event);
                     if self.refuser.is_some() && watcher.first_denial() {
                         self.session.agent.abort().await;
                     }

@@ -1,7 +1,8 @@
-//! Settings: JSON with comments, in layers, from user and workspace.
+//! Settings: JSON with comments, in layers, from machine, user and workspace.
 //!
 //! `.convoke/settings.json` lies over `.gemini/settings.json`, key by key; a trusted workspace's files lie over the
-//! user's; command line and environment lie over both, and are applied where the value is used.
+//! user's. The machine has two: defaults below all of them, and what its administrator insists on above. Command line and
+//! environment lie over all, and are applied where the value is used. Source: runtime specification §18.1.
 
 mod known;
 mod layer;
@@ -23,6 +24,7 @@ pub(crate) struct Settings {
     /// What each source says about hooks: lists of commands are not to be merged, they have owners.
     hooks_of_user: Map<String, Value>,
     hooks_of_workspace: Map<String, Value>,
+    hooks_of_system: Map<String, Value>,
     warnings: Vec<String>,
 }
 
@@ -31,6 +33,28 @@ pub(crate) struct Settings {
 enum Owner {
     User,
     Workspace,
+    System,
+}
+
+/// The machine's files.
+#[derive(Clone, Debug)]
+struct SystemFiles {
+    defaults: PathBuf,
+    overrides: PathBuf,
+}
+
+impl SystemFiles {
+    /// Where the process was told that they are, or where other agents keep them. What `.env` files say doesn't count: a
+    /// folder must not lead away from what the administrator wrote.
+    fn find(environment: &Environment) -> Self {
+        let file = |variable: &str, name: &str| {
+            environment.path(variable).unwrap_or_else(|| Path::new("/etc/gemini-cli").join(name))
+        };
+        Self {
+            defaults: file("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "system-defaults.json"),
+            overrides: file("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "settings.json"),
+        }
+    }
 }
 
 /// The keys about hooks: the commands, and which of them run.
@@ -51,8 +75,10 @@ impl Settings {
     /// out, with one warning, if it is not trusted.
     pub(crate) fn load(sources: &Sources<'_>) -> Result<Self, SettingsError> {
         let mut settings = Self::default();
+        let system = SystemFiles::find(sources.environment);
+        settings.add(&system.defaults, sources.environment, Owner::System)?;
         for folder in sources.home.iter().flat_map(|home| home.folders()) {
-            settings.add(&folder, sources.environment, Owner::User)?;
+            settings.add(&folder.join(layer::FILE), sources.environment, Owner::User)?;
         }
         let same = sources.home.is_some_and(|home| home.parent() == sources.workspace);
         let of_workspace: Vec<PathBuf> = folders_in(sources.workspace)
@@ -61,7 +87,7 @@ impl Settings {
             .collect();
         if sources.trusted {
             for folder in of_workspace {
-                settings.add(&folder, sources.environment, Owner::Workspace)?;
+                settings.add(&folder.join(layer::FILE), sources.environment, Owner::Workspace)?;
             }
         } else if !of_workspace.is_empty() {
             settings.warnings.push(format!(
@@ -70,12 +96,12 @@ impl Settings {
                 sources.workspace.display()
             ));
         }
+        settings.add(&system.overrides, sources.environment, Owner::System)?;
         Ok(settings)
     }
 
-    fn add(&mut self, folder: &Path, environment: &Environment, owner: Owner) -> Result<(), SettingsError> {
-        let path = folder.join(layer::FILE);
-        let layer = match layer::read(&path, environment) {
+    fn add(&mut self, path: &Path, environment: &Environment, owner: Owner) -> Result<(), SettingsError> {
+        let layer = match layer::read(path, environment) {
             Ok(Some(layer)) => layer,
             Ok(None) => return Ok(()),
             Err(SettingsError::Read { path, source }) => {
@@ -84,7 +110,7 @@ impl Settings {
             }
             Err(error) => return Err(error),
         };
-        if is_ours(folder) {
+        if path.parent().is_some_and(is_ours) {
             let unknown = known::unknown_keys(&layer);
             if !unknown.is_empty() {
                 self.warnings.push(format!("unknown keys in {}: {}", path.display(), unknown.join(", ")));
@@ -96,6 +122,7 @@ impl Settings {
             match owner {
                 Owner::User => &mut self.hooks_of_user,
                 Owner::Workspace => &mut self.hooks_of_workspace,
+                Owner::System => &mut self.hooks_of_system,
             },
             hooks,
         );
@@ -109,7 +136,11 @@ impl Settings {
             let [hooks, config] = HOOK_KEYS.map(|key| map.get(key).cloned().unwrap_or_default());
             HookLayer { source, hooks, config }
         };
-        vec![layer(HookSource::Project, &self.hooks_of_workspace), layer(HookSource::User, &self.hooks_of_user)]
+        vec![
+            layer(HookSource::Project, &self.hooks_of_workspace),
+            layer(HookSource::User, &self.hooks_of_user),
+            layer(HookSource::System, &self.hooks_of_system),
+        ]
     }
 
     /// What a person should hear about, once.

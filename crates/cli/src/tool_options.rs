@@ -5,12 +5,13 @@ use std::path::Path;
 use convoke_agent::{DiscoveryOptions, ToolOptions};
 use convoke_tools::FileFiltering;
 
+use crate::extensions::Extension;
 use crate::home::folders_in;
 use crate::startup::Startup;
 use crate::trust::Trust;
 
 /// The tools that sessions have.
-pub(crate) fn tool_options(startup: &Startup) -> ToolOptions {
+pub(crate) fn tool_options(startup: &Startup, extensions: &[Extension]) -> ToolOptions {
     let settings = &startup.settings;
     let with_skills = settings.flag("skills.enabled") != Some(false);
     // The folder that other agents agreed on lies below those of our own.
@@ -18,6 +19,9 @@ pub(crate) fn tool_options(startup: &Startup) -> ToolOptions {
         let folders = [parent.join(".agents")].into_iter().chain(folders_in(parent));
         folders.map(|folder| folder.join("skills")).filter(|_| with_skills).collect::<Vec<_>>()
     };
+    // Under the user's own: an extension stands for no skill of the same name.
+    let brought = extensions.iter().map(|extension| extension.part("skills")).filter(|_| with_skills);
+    let own = startup.home.iter().flat_map(|home| skills_of(home.parent()));
     let is_trusted = startup.trust == Trust::Trusted;
     let ours = ToolOptions::default();
     let filtering = ours.filtering;
@@ -29,7 +33,7 @@ pub(crate) fn tool_options(startup: &Startup) -> ToolOptions {
         },
         todos: settings.flag("useWriteTodos").unwrap_or(ours.todos),
         topics: settings.flag("general.topicUpdateNarration").unwrap_or(ours.topics),
-        skill_folders: startup.home.iter().flat_map(|home| skills_of(home.parent())).collect(),
+        skill_folders: brought.chain(own).collect(),
         workspace_skill_folders: if is_trusted { skills_of(Path::new("")) } else { Vec::new() },
         // The settings of a workspace are there only if it is trusted.
         discovery: settings

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    AgentProtocol, ApprovalMode, Authenticator, ClientFiles, ConfigOption, PermissionPort, SessionId, SessionRecords, SetConfigError,
+    AgentProtocol, ApprovalMode, Authenticator, ClientFiles, ConfigOption, PermissionPort, SessionId, SessionRecords,
+    SetConfigError,
 };
 
 /// Makes sessions. Implemented by the runtime, consumed by `acp` and the front ends, wired in `cli`.

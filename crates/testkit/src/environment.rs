@@ -78,6 +78,9 @@ impl TestEnvironment {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home())
             .env("CONVOKE_HOME", self.home())
+            // Files of the machine that the test runs on are none of its own.
+            .env("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", self.home().join("etc/system-defaults.json"))
+            .env("GEMINI_CLI_SYSTEM_SETTINGS_PATH", self.home().join("etc/settings.json"))
             .stdin(Stdio::null());
         command
     }

@@ -6,9 +6,16 @@ use convoke_tools::{ToolRegistry, Workspace};
 use super::commands::Commands;
 use crate::context_files::ContextFile;
 
+/// Compresses the session; the session itself does it.
+pub(super) const COMPRESS: &str = "compress";
+/// Tells of MCP servers.
+pub(super) const MCP: &str = "mcp";
+
 /// The commands, with what they do. A dictionary: one line per command.
-const TABLE: [(&str, &str, Option<&str>); 4] = [
+const TABLE: [(&str, &str, Option<&str>); 6] = [
+    (COMPRESS, "put a summary in the place of older parts of the conversation", None),
     ("help", "what can be typed here", None),
+    (MCP, "the MCP servers of this session, and where they stand", Some("list | desc")),
     ("memory", "the context files that the agent was given", Some("show | list")),
     ("stats", "tokens and tool calls of this session", None),
     ("tools", "the tools that the model is told of", Some("desc")),

@@ -2,8 +2,8 @@
 //!
 //! A path begins at an `@` that stands at the beginning of a word and ends at white space, unless that is escaped (`\ `) or
 //! the path is quoted (`@"a b.txt"`). A file comes whole, a folder with what is below it. A path that is not there is looked
-//! for by its name anywhere in the workspace; what is found nowhere stays the text that it is. Source: runtime specification
-//! §15.7.
+//! for by its name anywhere in the workspace; what is found nowhere stays the text that it is. `@server:uri` brings a resource
+//! of an MCP server that the session has. Source: runtime specification §15.7.
 
 use std::sync::Arc;
 
@@ -11,6 +11,8 @@ use convoke_adk::Part;
 use convoke_tools::builtin::{ReadMany, ReadManyRequest, read_many};
 use convoke_tools::{Access, Workspace};
 use tokio_util::sync::CancellationToken;
+
+use crate::mcp::ServersAtHand;
 
 /// Most paths of one prompt that are followed. A pasted log may hold thousands of words that begin so.
 const PATHS_MAX: usize = 100;
@@ -35,12 +37,25 @@ struct Mention {
 }
 
 /// Follows the paths in `text`.
-pub(super) async fn expand(workspace: &Arc<Workspace>, text: &str, cancel: &CancellationToken) -> Included {
+pub(super) async fn expand(
+    workspace: &Arc<Workspace>,
+    servers: &ServersAtHand,
+    text: &str,
+    cancel: &CancellationToken,
+) -> Included {
     let mut shown = String::with_capacity(text.len());
-    let mut read: Vec<(String, ReadMany)> = Vec::new();
+    let mut read: Vec<(String, Vec<(String, Vec<Part>)>)> = Vec::new();
     let mut notes = Vec::new();
     let mut copied = 0;
     for mention in mentions(text) {
+        if let Some((server, uri)) = servers.names(&mention.path) {
+            match servers.read(&server, &uri, cancel).await {
+                Ok(_) if read.iter().any(|(known, _)| *known == mention.path) => {}
+                Ok(content) => read.push((mention.path.clone(), vec![(mention.path, content)])),
+                Err(reason) => notes.push(format!("@{} was left out: {reason}", mention.path)),
+            }
+            continue;
+        }
         let Some(found) = find(workspace, &mention.path, cancel, &mut notes).await else { continue };
         let (name, content) = found;
         shown.push_str(text.get(copied..mention.start).unwrap_or_default());
@@ -51,16 +66,17 @@ pub(super) async fn expand(workspace: &Arc<Workspace>, text: &str, cancel: &Canc
             content.skipped.iter().map(|skipped| format!("{} was left out: {}", skipped.name, skipped.reason));
         notes.extend(skipped);
         if !content.files.is_empty() && !read.iter().any(|(known, _)| *known == name) {
-            read.push((name, content));
+            let files = content.files.into_iter().map(|file| (file.name, file.parts)).collect();
+            read.push((name, files));
         }
     }
     shown.push_str(text.get(copied..).unwrap_or_default());
     let mut parts = Vec::new();
     if !read.is_empty() {
         parts.push(Part::text("\n--- Content from referenced files ---"));
-        for file in read.into_iter().flat_map(|(_, content)| content.files) {
-            parts.push(Part::text(format!("\nContent from @{}:\n", file.name)));
-            parts.extend(file.parts);
+        for (name, content) in read.into_iter().flat_map(|(_, files)| files) {
+            parts.push(Part::text(format!("\nContent from @{name}:\n")));
+            parts.extend(content);
         }
         parts.push(Part::text("\n--- End of content ---"));
     }

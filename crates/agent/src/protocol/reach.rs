@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use convoke_adk::{Accepted, Content, GetSession, Inbox, Interjection};
-use convoke_protocol::{CompressOutcome, SteerOutcome, StreamId};
+use convoke_protocol::{CompressOutcome, SteerOutcome, StreamEndReason, StreamId};
 use serde_json::Map;
 use tokio_util::sync::CancellationToken;
 
-use super::{AdkAgentProtocol, State};
+use super::{AdkAgentProtocol, Ending, State, Stream};
 use crate::emitter::Emitter;
 
 /// Whose message it is that a user says in between.
@@ -49,6 +49,28 @@ impl AdkAgentProtocol {
         let emitter = Emitter::new(self.shared.log.clone(), id, self.shared.clock);
         self.shared.stream.set(Some(Arc::new(emitter)));
         self.shared.compressor.compress_now(&session, &cancel).await
+    }
+}
+
+impl Stream {
+    /// A prompt that asks for compression. It has the session to itself, as any prompt has.
+    pub(super) async fn compressed(&self) -> Ending {
+        let session = self.shared.runner.sessions().get(&self.shared.key, &GetSession::default());
+        let outcome = match session {
+            Some(session) => self.shared.compressor.compress_now(&session, &self.cancel).await,
+            None => CompressOutcome::Failed { why: "the session is gone".to_owned() },
+        };
+        if self.cancel.is_cancelled() {
+            return Ending::new(StreamEndReason::Aborted);
+        }
+        self.answered(match outcome {
+            CompressOutcome::Compressed { before, after } => {
+                format!("Compressed the conversation from {before} to {after} tokens.")
+            }
+            CompressOutcome::Noop => "There is nothing to compress.".to_owned(),
+            CompressOutcome::Failed { why } => format!("The conversation is as it was: {why}."),
+            CompressOutcome::Busy => "The conversation is as it was: a turn is running.".to_owned(),
+        })
     }
 }
 

@@ -147,20 +147,9 @@ async fn narrow(answers: Vec<Answer>, tokens: u64) -> Long {
 }
 
 #[tokio::test]
-async fn old_output_is_masked_and_can_be_read_back() {
+async fn old_output_is_masked_for_good() {
     let path = "outputs/session-s";
-    let answers = vec![
-        shell("seq 1 3000"),
-        said("one"),
-        shell("seq 5000 6000"),
-        said("two"),
-        said("three"),
-        vec![
-            piece(vec![call("read_file", json!({"file_path": "FILE", "start_line": 1500, "end_line": 1501}))]),
-            stop(),
-        ],
-        said("four"),
-    ];
+    let answers = vec![shell("seq 1 3000"), said("one"), shell("seq 5000 6000"), said("two"), said("three")];
     let masking = MaskingOptions { protection_tokens: 2_000, min_prunable_tokens: 1_000, protect_latest_turn: true };
     let long = Long::new(answers, |options| options.masking = Some(masking)).await;
     for prompt in ["a", "b"] {
@@ -177,13 +166,72 @@ async fn old_output_is_masked_and_can_be_read_back() {
     long.run("c").await;
     assert_eq!(outputs(&long.request(4))[0], masked);
     assert_eq!(long.heard.all(), ["s masked run_shell_command"]);
-    // The folder is one that the model may read.
     let read = std::fs::read_to_string(&kept[0]).unwrap();
     assert!(read.contains("\n1500\n1501\n"), "{}", read.len());
 }
 
+/// Answers from a list; `FILE` in a call stands for the file that the request's masked output names.
+struct Following(Scripted);
+
+/// Where the whole of a masked output is.
+fn kept_at(request: &LlmRequest) -> Option<String> {
+    let masked = |output: &String| {
+        let file = output.lines().find_map(|line| line.strip_prefix("Output too large. Full output available at: "));
+        file.map(ToOwned::to_owned)
+    };
+    outputs(request).iter().find_map(masked)
+}
+
+impl Llm for Following {
+    fn model(&self) -> String {
+        self.0.model()
+    }
+
+    fn generate(
+        &self,
+        request: LlmRequest,
+        cancel: tokio_util::sync::CancellationToken,
+    ) -> BoxStream<'static, Result<LlmResponse, ModelError>> {
+        let file = kept_at(&request).unwrap_or_default();
+        let follow = move |piece: Result<LlmResponse, ModelError>| {
+            let mut response = piece?;
+            for part in response.content.iter_mut().flat_map(|content| &mut content.parts) {
+                if let Some(mut call) = part.function_call() {
+                    call.args = serde_json::from_str(&call.args.to_string().replace("FILE", &file)).unwrap();
+                    *part = Part::call(&call);
+                }
+            }
+            Ok(response)
+        };
+        self.0.generate(request, cancel).map(follow).boxed()
+    }
+}
+
 #[tokio::test]
-async fn the_model_reads_what_was_masked() {
+async fn the_model_reads_what_was_masked_with_its_own_tool() {
+    let read = call("read_file", json!({"file_path": "FILE", "start_line": 1500, "end_line": 1502}));
+    let answers = vec![shell("seq 1 3000"), vec![piece(vec![read]), stop()], said("done")];
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let scripted = Scripted { answers: Mutex::new(answers), requests: requests.clone() };
+    let model = SessionModel::fixed(Arc::new(Following(scripted)));
+    let masking = MaskingOptions { protection_tokens: 500, min_prunable_tokens: 10, protect_latest_turn: false };
+    let mut long = Long::new(Vec::new(), |options| {
+        options.masking = Some(masking);
+        options.connect = Arc::new(move |_| Ok(model.clone()));
+    })
+    .await;
+    long.requests = requests;
+    let events = long.run("a").await;
+    assert_eq!(end(&events).0, StreamEndReason::Completed);
+    assert!(kept_at(&long.request(1)).is_some(), "{:?}", outputs(&long.request(1)));
+    let read = outputs(&long.request(2)).remove(1);
+    let lines: Vec<&str> = read.lines().filter(|line| line.parse::<u32>().is_ok()).collect();
+    assert!(lines.windows(2).any(|pair| pair == ["1500", "1501"]), "{read}");
+    assert!(!lines.contains(&"1600"), "only what was asked for: {read}");
+}
+
+#[tokio::test]
+async fn what_is_masked_is_kept_whole() {
     let mut long = Long::new(vec![shell("seq 1 3000"), said("one")], |options| {
         options.masking =
             Some(MaskingOptions { protection_tokens: 10, min_prunable_tokens: 10, protect_latest_turn: false });
@@ -191,9 +239,8 @@ async fn the_model_reads_what_was_masked() {
     .await;
     long.run("a").await;
     let masked = outputs(&long.request(1)).remove(0);
-    let file =
-        masked.lines().find_map(|line| line.strip_prefix("Output too large. Full output available at: ")).unwrap();
-    assert!(Path::new(file).is_file());
+    let file = kept_at(&long.request(1)).unwrap_or_else(|| panic!("{masked}"));
+    assert!(Path::new(&file).is_file());
     long.questions.close();
     let kept = std::fs::read_to_string(file).unwrap();
     assert!(kept.lines().any(|line| line == "2999"), "the whole of it");
@@ -293,6 +340,29 @@ async fn a_client_compresses_between_turns() {
     assert_eq!(end(&events.collect::<Vec<_>>().await).0, StreamEndReason::Aborted);
     long.session.control.close().await;
     assert!(matches!(long.session.control.compress().await, CompressOutcome::Failed { .. }));
+}
+
+#[tokio::test]
+async fn a_person_compresses_with_a_command() {
+    let answers =
+        vec![said(&words(1_000)), said("<state_snapshot>short</state_snapshot>"), said("that will do"), said("after")];
+    let long = narrow(answers, 1_000_000).await;
+    assert!(long.session.control.commands().iter().any(|command| command.name == "compress"));
+    let told = |events: &[Arc<AgentEvent>]| sketch(events).into_iter().rfind(|line| line.starts_with("message "));
+    assert_eq!(told(&long.run("/compress").await).as_deref(), Some("message There is nothing to compress."));
+    long.run("a").await;
+    let events = long.run("/compress").await;
+    let answer = told(&events).unwrap();
+    assert!(answer.starts_with("message Compressed the conversation from "), "{answer}");
+    assert!(sketch(&events).contains(&"custom chat_compressed".to_owned()), "{:?}", sketch(&events));
+    assert_eq!(end(&events).0, StreamEndReason::Completed);
+    assert_eq!(long.heard.all(), ["pre_compress manual", "s compressed 2"]);
+    // A draft and a look over it; the command itself is no turn of the model's.
+    assert_eq!(long.asked(), 3);
+    long.run("b").await;
+    let contents = long.request(3).contents;
+    assert_eq!(contents.len(), 3);
+    assert!(contents.iter().all(|content| !content.joined_text().contains("/compress")));
 }
 
 #[tokio::test]

@@ -10,3 +10,4 @@ mod hooks;
 mod record;
 mod rig;
 mod session;
+mod skills;

@@ -105,10 +105,13 @@ impl Rig {
     }
 
     pub(crate) async fn with_hooks(answers: Vec<Answer>, hooks: Arc<dyn LifecycleHooks>) -> Self {
+        Self::with_options(options(answers, hooks)).await
+    }
+
+    pub(crate) async fn with_options((options, requests): (AgentOptions, Arc<Mutex<Vec<LlmRequest>>>)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("AGENTS.md"), "Speak plainly.").unwrap();
         std::fs::write(dir.path().join("a.txt"), "one\n").unwrap();
-        let (options, requests) = options(answers, hooks);
         let (ask, questions) = mpsc::channel(4);
         let cwd = dir.path().canonicalize().unwrap();
         let new = NewSession { session_id: Some("s".into()), ..NewSession::new(cwd, Arc::new(Asked(ask))) };

@@ -14,7 +14,10 @@ use crate::startup::Startup;
 /// Runs one of the commands.
 pub(crate) fn run(command: &ExtensionsCommand) -> Exit {
     let done = Startup::read(None, false).and_then(|startup| match command {
-        ExtensionsCommand::List => Ok(list(&startup)),
+        ExtensionsCommand::List => {
+            list(&startup);
+            Ok(())
+        }
         ExtensionsCommand::Install { source, consent } => install(&startup, source, *consent),
         ExtensionsCommand::Update { name, all } => update(&startup, name.as_deref(), *all),
         ExtensionsCommand::Uninstall { name } => uninstall(&startup, name),
@@ -65,6 +68,7 @@ fn install(startup: &Startup, source: &str, consent: bool) -> Result<(), Exit> {
         let why = format!("install \"{}\": it is installed already; uninstall or update it", extension.name);
         return Err(fail(why));
     }
+    print(&format!("Installing extension \"{}\" ({}).", extension.name, extension.version));
     tell_what_it_brings(&extension);
     if !consent && !agreed() {
         return Err(fail(format!("install \"{}\": cancelled", extension.name)));
@@ -81,14 +85,16 @@ fn put(startup: &Startup, source: &Path, extension: &Extension) -> Result<(), Ex
 
 /// What consent is asked for.
 fn tell_what_it_brings(extension: &Extension) {
-    print(&format!("Installing extension \"{}\" ({}).", extension.name, extension.version));
     print("Extensions may bring programs that run on this machine, and words that the agent follows.");
     for (name, server) in &extension.mcp_servers {
         let command = server.get("command").or_else(|| server.get("url")).or_else(|| server.get("httpUrl"));
         let command = command.and_then(serde_json::Value::as_str).unwrap_or("?");
         print(&format!("  MCP server {name}: {command}"));
     }
-    for part in ["hooks", "skills", "agents", "commands"] {
+    for hook in extension.hook_commands() {
+        print(&format!("  hook: {hook}"));
+    }
+    for part in ["skills", "agents", "commands"] {
         if extension.part(part).is_dir() {
             print(&format!("  {part}"));
         }
@@ -126,6 +132,14 @@ fn update(startup: &Startup, name: Option<&str>, all: bool) -> Result<(), Exit> 
         if newer.version == extension.version {
             print(&format!("Extension \"{name}\" is already up to date."));
             continue;
+        }
+        // What was agreed to was what the installed one runs.
+        if newer.programs() != extension.programs() {
+            print(&format!("Version {} of \"{name}\" runs other programs than the installed one.", newer.version));
+            tell_what_it_brings(&newer);
+            if !agreed() {
+                return Err(fail(format!("update \"{name}\": cancelled")));
+            }
         }
         put(startup, &source, &newer)?;
         print(&format!("Extension \"{name}\" successfully updated: {} → {}.", extension.version, newer.version));

@@ -77,6 +77,10 @@ impl Report for StreamJson {
                     self.line("message", json!({"role": "assistant", "content": text, "delta": true}))
                 })
             }
+            // A prompt was told before its run; this is what was said to the running one, where the model reads it.
+            AgentEventBody::Message { role: MessageRole::User, content } if event.meta.contains_key("source") => {
+                content.iter().filter_map(ContentPart::as_text).try_for_each(|text| self.prompt(text))
+            }
             AgentEventBody::Custom { kind, .. } if kind == "retract" => {
                 let message = "the model starts its answer over; what it said since its last call is void";
                 self.line("error", json!({"severity": "warning", "message": message}))

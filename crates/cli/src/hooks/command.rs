@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::migrate::migrate;
 use crate::args::{HooksArgs, HooksCommand};
+use crate::extensions;
 use crate::failure::{Exit, complain, print};
 use crate::startup::Startup;
 
@@ -48,7 +49,11 @@ fn state(hook: &HookDefinition, all: &[Arc<HookDefinition>], trust: &dyn HookTru
 }
 
 fn read(startup: &Startup) -> HookSettings {
-    let settings = HookSettings::read(&startup.settings.hook_layers());
+    let (extensions, odd) = extensions::installed(startup);
+    for warning in odd {
+        complain(&format!("warning: {warning}"));
+    }
+    let settings = HookSettings::read(&super::layers(startup, &extensions));
     for warning in &settings.warnings {
         complain(&format!("warning: {warning}"));
     }

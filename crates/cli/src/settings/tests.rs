@@ -22,7 +22,13 @@ impl Folders {
 
     fn load(&self, trusted: bool) -> Result<Settings, SettingsError> {
         let home = self.dir.path().join("home");
-        let environment = Environment::of(&[("CONVOKE_HOME", home.to_str().unwrap()), ("NAME", "value")]);
+        let system = |name: &str| self.dir.path().join("etc").join(name).display().to_string();
+        let environment = Environment::of(&[
+            ("CONVOKE_HOME", home.to_str().unwrap()),
+            ("NAME", "value"),
+            ("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", &system("system-defaults.json")),
+            ("GEMINI_CLI_SYSTEM_SETTINGS_PATH", &system("settings.json")),
+        ]);
         let home = Home::find(&environment).unwrap();
         let workspace = self.dir.path().join("work");
         Settings::load(&Sources { home: Some(&home), workspace: &workspace, trusted, environment: &environment })
@@ -42,6 +48,31 @@ fn nearer_layers_win_key_by_key() {
     assert_eq!(settings.text("output.format"), Some("json"));
     assert_eq!(settings.texts("tools.allowed"), Some(vec!["b".to_owned()]));
     assert!(settings.warnings().is_empty());
+}
+
+#[test]
+fn the_machine_s_defaults_lie_below_all_and_its_settings_over_all() {
+    let hook = r#"{"BeforeAgent": [{"hooks": [{"type": "command", "command": "audit"}]}]}"#;
+    let overrides = format!(r#"{{"security": {{"disableYoloMode": true}}, "hooks": {hook}}}"#);
+    let mut files = vec![
+        ("etc/system-defaults.json", r#"{"model": {"name": "default"}, "output": {"format": "json"}}"#),
+        ("home/.gemini/settings.json", r#"{"model": {"name": "mine"}, "security": {"disableYoloMode": false}}"#),
+        (
+            "work/.convoke/settings.json",
+            r#"{"security": {"disableYoloMode": false}, "hooksConfig": {"enabled": false}}"#,
+        ),
+    ];
+    let free = Folders::new(&files).load(true).unwrap();
+    assert_eq!((free.text("model.name"), free.text("output.format")), (Some("mine"), Some("json")));
+    assert_eq!(free.flag("security.disableYoloMode"), Some(false));
+    files.push(("etc/settings.json", &overrides));
+    let bound = Folders::new(&files).load(true).unwrap();
+    assert_eq!((bound.text("model.name"), bound.flag("security.disableYoloMode")), (Some("mine"), Some(true)));
+    let hooks = convoke_agent::HookSettings::read(&bound.hook_layers()).hooks;
+    let told: Vec<_> = hooks.iter().map(|hook| (&hook.source, hook.command.as_str(), hook.enabled)).collect();
+    assert_eq!(told, [(&HookSource::System, "audit", true)]);
+    files.push(("etc/settings.json", "{ broken"));
+    assert!(Folders::new(&files).load(false).is_err(), "what an administrator wrote is not passed over");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use convoke_testkit::{TestEnvironment, run};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::{convoke, script};
+use super::{call, convoke, lines, script};
 
 fn manifest(version: &str) -> String {
     let server = json!({"command": "node", "args": ["${extensionPath}/server.js"]});
@@ -16,6 +16,14 @@ fn an_extension_is_installed_used_updated_and_taken_away() {
     let environment = TestEnvironment::new();
     environment.write("source/gemini-extension.json", manifest("0.0.1"));
     environment.write("source/GEMINI.md", "words of the extension");
+    let hook = |words: &str| {
+        let command = format!("test -d \"${{extensionPath}}/skills\" && echo '{words}'");
+        let entry = json!({"hooks": [{"type": "command", "name": "mine-hook", "command": command}]});
+        json!({"hooks": {"BeforeAgent": [entry]}}).to_string()
+    };
+    environment.write("source/hooks/hooks.json", hook(r#"{"systemMessage": "the hook of mine ran"}"#));
+    let skill = "---\nname: release\ndescription: how a release is made\n---\nTag, then push.\n";
+    environment.write("source/skills/release/SKILL.md", skill);
     environment.write("source/commands/greet.toml", "prompt = \"hello from mine\"");
     let extensions =
         |args: &[&str], input: &str| run(&mut convoke(&environment, &[&["extensions"], args].concat()), input);
@@ -26,6 +34,7 @@ fn an_extension_is_installed_used_updated_and_taken_away() {
     let installed = extensions(&["install", source], "y\n");
     assert_eq!(installed.code, Some(0), "{}", installed.stderr);
     assert!(installed.stdout.contains("MCP server s: node"), "what it brings is told: {}", installed.stdout);
+    assert!(installed.stdout.contains("hook: BeforeAgent: test -d"), "{}", installed.stdout);
     let listed = extensions(&["list"], "").stdout;
     assert!(listed.contains("mine (0.0.1)") && listed.contains("GEMINI.md"), "{listed}");
     assert_eq!(run(&mut convoke(&environment, &["--list-extensions"]), "").stdout, listed);
@@ -42,9 +51,27 @@ fn an_extension_is_installed_used_updated_and_taken_away() {
     assert!(!answer(&["-p", "/tools"]).contains("  glob\n"));
     assert!(answer(&["-e", "none", "-p", "/tools"]).contains("  glob\n"));
 
+    let activate = call("activate_skill", json!({"name": "release"}));
+    let file = script(&environment, &[json!([activate]), json!([{"text": "done"}])]);
+    let args = ["--fake-responses", &file, "-y", "-o", "stream-json", "-p", "release it"];
+    let whole = run(&mut convoke(&environment, &args), "");
+    assert!(whole.stdout.contains("the hook of mine ran"), "{}{}", whole.stdout, whole.stderr);
+    let result = lines(&whole).into_iter().find(|line| line["type"] == "tool_result").unwrap();
+    assert_eq!(result["status"], "success", "{result}");
+    let none = run(convoke(&environment, &args).args(["-e", "none"]), "");
+    assert!(!none.stdout.contains("the hook of mine ran"), "{}", none.stdout);
+    let hooks = run(&mut convoke(&environment, &["hooks", "list"]), "").stdout;
+    assert!(hooks.contains("extension mine") && hooks.starts_with("runs"), "{hooks}");
+
     assert!(extensions(&["update", "mine"], "").stdout.contains("already up to date"));
     environment.write("source/gemini-extension.json", manifest("0.0.2"));
     assert!(extensions(&["update", "mine"], "").stdout.contains("0.0.1 → 0.0.2"));
+    environment.write("source/gemini-extension.json", manifest("0.0.3"));
+    environment.write("source/hooks/hooks.json", hook("other words"));
+    let other = extensions(&["update", "mine"], "");
+    assert!(other.code == Some(1) && other.stdout.contains("other words"), "asked again: {}", other.stdout);
+    assert!(extensions(&["list"], "").stdout.contains("mine (0.0.2)"));
+    assert!(extensions(&["update", "mine"], "y\n").stdout.contains("0.0.2 → 0.0.3"));
     assert_eq!(extensions(&["uninstall", "mine"], "").code, Some(0));
     assert_eq!(extensions(&["uninstall", "mine"], "").code, Some(1));
     assert!(!answer(&["-p", "/help"]).contains("/greet"));
