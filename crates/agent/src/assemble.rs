@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use async_trait::async_trait;
-use convoke_adk::{InMemorySessionService, LlmAgent, RunConfig, Runner, SessionKey, SessionService};
+use convoke_adk::{InMemorySessionService, LlmAgent, RunConfig, Runner, SessionKey, SessionService, Toolset};
 use convoke_models::FallbackPort;
 use convoke_protocol::{
     AgentInfo, ApprovalMode, Authenticator, EventLog, HostedSession, NewSession, PermissionPort, SessionError,
@@ -35,12 +35,14 @@ use crate::models::{ModelEvents, ModelPorts, PortFallback, SessionModel};
 use crate::modes;
 use crate::permission::PortApprover;
 use crate::prompts::Prompts;
-use crate::protocol::{AdkAgentProtocol, Parts};
+use crate::protocol::{AdkAgentProtocol, Guide, Parts};
 use crate::questions::PortQuestioner;
 use crate::record::{AGENT as AGENT_NAME, Recorder, state_after};
+use crate::subagents::{AgentRegistry, Caller, ChildSeat};
 use crate::tool_events::{CurrentStream, ToolEvents};
 use crate::web::LlmWeb;
 use context::SessionContext;
+use convoke_mcp::McpServers;
 use flow::FlowParts;
 use records::{Past, RecordKeeper};
 use tools::ToolPorts;
@@ -52,12 +54,70 @@ fn made(folder: &Path) -> bool {
         .is_ok()
 }
 
-/// Makes sessions of our own runtime.
+/// Makes sessions of our own runtime. Copies make sessions of the same kind, with the same memory of ids.
+#[derive(Clone)]
 pub struct AgentFactory {
-    options: AgentOptions,
+    options: Arc<AgentOptions>,
     sessions: Arc<InMemorySessionService>,
-    records: Option<RecordKeeper>,
+    records: Option<Arc<RecordKeeper>>,
     clock: Clock,
+}
+
+/// A session, put together.
+pub(crate) struct Assembled {
+    pub(crate) id: SessionId,
+    pub(crate) protocol: Arc<AdkAgentProtocol>,
+    policy: SessionPolicy,
+    model: SessionModel,
+    background: Arc<BackgroundProcesses>,
+    hooks: Arc<SessionHooks>,
+    servers: Arc<McpServers>,
+    sessions: Arc<InMemorySessionService>,
+    key: SessionKey,
+    outputs: Option<PathBuf>,
+    prompts: Arc<Prompts>,
+    recorder: Option<Recorder>,
+}
+
+impl Assembled {
+    /// Hands it out, with its controls.
+    fn host(self, options: &AgentOptions) -> HostedSession {
+        let Self { id, protocol, policy, model, background, hooks, servers, sessions, key, outputs, prompts, recorder } =
+            self;
+        let control = Control {
+            policy,
+            trusted: options.policy.trusted,
+            yolo_enabled: options.policy.yolo_enabled,
+            model,
+            protocol: protocol.clone(),
+            background,
+            hooks,
+            servers,
+            sessions,
+            key,
+            outputs,
+            prompts,
+            recorder,
+        };
+        HostedSession { id, agent: protocol, control: Arc::new(control) }
+    }
+
+    /// Forgets the session when the guard goes.
+    pub(crate) fn forget_when_dropped(&self) -> Forgets {
+        Forgets { sessions: self.sessions.clone(), key: self.key.clone() }
+    }
+}
+
+/// Forgets a subagent's session when it is dropped.
+pub(crate) struct Forgets {
+    sessions: Arc<InMemorySessionService>,
+    key: SessionKey,
+}
+
+impl Drop for Forgets {
+    fn drop(&mut self) {
+        self.sessions.delete(&self.key);
+    }
 }
 
 /// Application name of our sessions; ADK asks for one.
@@ -69,11 +129,15 @@ impl AgentFactory {
     /// A factory with these options.
     #[must_use]
     pub fn new(options: AgentOptions) -> Self {
-        let records = options.records.clone().map(RecordKeeper::new);
-        Self { options, sessions: Arc::default(), records, clock: Clock::start() }
+        let records = options.records.clone().map(|records| Arc::new(RecordKeeper::new(records)));
+        Self { options: Arc::new(options), sessions: Arc::default(), records, clock: Clock::start() }
     }
 
-    fn workspace(&self, cwd: &Path, more: &[PathBuf]) -> Result<Workspace, SessionError> {
+    pub(crate) fn options(&self) -> &AgentOptions {
+        &self.options
+    }
+
+    fn workspace(&self, cwd: &Path, more: &[PathBuf], seat: Option<&ChildSeat>) -> Result<Workspace, SessionError> {
         let options = &self.options;
         let unusable = |reason: String| SessionError::Workspace { path: cwd.to_owned(), reason };
         if !cwd.is_absolute() {
@@ -82,14 +146,19 @@ impl AgentFactory {
         if !cwd.is_dir() {
             return Err(unusable("it is not a folder".to_owned()));
         }
-        Workspace::new(WorkspaceOptions {
+        let all = WorkspaceOptions {
             cwd: cwd.to_owned(),
             more_roots: options.include_directories.iter().chain(more).cloned().collect(),
             read_roots: options.output_folder.iter().filter(|folder| made(folder)).cloned().collect(),
             home: options.home.clone(),
             filtering: options.tools.filtering,
-        })
-        .map_err(|error| unusable(error.to_string()))
+            kept: Vec::new(),
+        };
+        let all = match seat {
+            Some(seat) => seat.workspace(all, &options.context.names)?,
+            None => all,
+        };
+        Workspace::new(all).map_err(|error| unusable(error.to_string()))
     }
 
     fn policy(&self, mode: Option<ApprovalMode>) -> Result<SessionPolicy, SessionError> {
@@ -103,64 +172,133 @@ impl AgentFactory {
         id: &SessionId,
         permission: &Arc<dyn PermissionPort>,
         events: &Arc<ModelEvents>,
+        seat: Option<&ChildSeat>,
     ) -> Result<SessionModel, SessionError> {
-        let fallback = self.options.interactive.then(|| PortFallback::new(id.clone(), permission.clone()));
+        let asker = seat.map(ChildSeat::asker).unwrap_or_default();
+        let fallback = self.options.interactive.then(|| PortFallback::new(id.clone(), permission.clone(), asker));
         let notices = events.clone();
-        (self.options.connect)(ModelPorts {
+        let ports = ModelPorts {
             fallback: fallback.map(|port| Arc::new(port) as Arc<dyn FallbackPort>),
             on_notice: Arc::new(move |notice| notices.on_notice(notice)),
-        })
+        };
+        match seat {
+            Some(seat) => seat.caller.model.for_subagent(seat.agent.model.as_deref(), ports),
+            None => (self.options.connect)(ports),
+        }
     }
 
+    /// A subagent's session for one run.
+    pub(crate) fn assemble_run(&self, new: NewSession, seat: &ChildSeat) -> Result<Assembled, SessionError> {
+        self.assemble(new, Vec::new(), Past::default(), Some(seat))
+    }
+
+    /// Puts a session together; with a seat, a subagent's, which shares what its caller lends it.
     fn assemble(
         &self,
         new: NewSession,
         discovered: Vec<Arc<dyn DeclarativeTool>>,
         past: Past,
-    ) -> Result<HostedSession, SessionError> {
+        seat: Option<&ChildSeat>,
+    ) -> Result<Assembled, SessionError> {
         let NewSession { cwd, additional_directories, session_id, permission, files, approval_mode, mcp_servers } = new;
-        let options = &self.options;
-        let workspace = self.workspace(&cwd, &additional_directories)?;
-        let workspace = Arc::new(match files {
-            Some(files) => workspace.with_client_files(Arc::new(OpenFiles(files))),
-            None => workspace,
+        let options: &AgentOptions = &self.options;
+        let caller = seat.map(|seat| &seat.caller);
+        let workspace = self.workspace(&cwd, &additional_directories, seat)?;
+        let workspace = Arc::new(match (caller, files) {
+            (Some(caller), _) => workspace.with_client_of(&caller.workspace),
+            (None, Some(files)) => workspace.with_client_files(Arc::new(OpenFiles(files))),
+            (None, None) => workspace,
         });
-        let policy = self.policy(approval_mode)?;
+        let cwd = if seat.is_some() { workspace.cwd().to_owned() } else { cwd };
+        let policy = match caller {
+            Some(caller) => caller.policy.clone(),
+            None => self.policy(approval_mode)?,
+        };
         let id = session_id.unwrap_or_else(|| SessionId(Uuid::new_v4().to_string()));
+        // People know the outermost session only: questions and files are its own.
+        let known_as = caller.map_or_else(|| id.clone(), |caller| caller.session_id.clone());
         let stream = CurrentStream::default();
         let stopwatch = Stopwatch::new();
         let permission: Arc<dyn PermissionPort> =
             Arc::new(Unhurried { inner: permission, stopwatch: stopwatch.clone() });
         let model_events = Arc::new(ModelEvents::new(stream.clone()));
-        let model = self.model(&id, &permission, &model_events)?;
+        let model = self.model(&known_as, &permission, &model_events, seat)?;
         let key = SessionKey { app_name: APP_NAME.to_owned(), user_id: USER_ID.to_owned(), session_id: id.to_string() };
         let Some(live) = self.sessions.create(key.clone(), state_after(&past.events), self.clock.now().wall_ms) else {
             return Err(SessionError::Taken(id));
         };
         live.with(|session| session.events = past.events);
         let goes_on = past.recorder.is_some();
-        let recorder = past.recorder.or_else(|| Some(self.records.as_ref()?.begin(&id, &cwd)));
-        let background = Arc::new(BackgroundProcesses::new(BackgroundLimits::default()));
+        let keeper = self.records.as_ref();
+        let recorder = past.recorder.or_else(|| match seat {
+            Some(_) => Some(keeper?.begin_subagent(&known_as, &id, &cwd)),
+            None => Some(keeper?.begin(&id, &cwd)),
+        });
+        let background = match caller {
+            Some(caller) => caller.background.clone(),
+            None => Arc::new(BackgroundProcesses::new(BackgroundLimits::default())),
+        };
+        // A subagent asks its caller's people through its calls, and nothing else.
+        let asks = options.interactive && seat.is_none();
         let ports = ToolPorts {
-            questioner: options.interactive.then(|| PortQuestioner::new(id.clone(), permission.clone())),
+            questioner: asks.then(|| PortQuestioner::new(id.clone(), permission.clone())),
             stream: stream.clone(),
             web: model.steered.clone().map(LlmWeb::new),
             discovered,
         };
         let further = options.include_directories.iter().chain(&additional_directories).cloned();
         let roots = std::iter::once(cwd.clone()).chain(further).collect();
-        let servers = mcp::servers(options, roots, mcp_servers);
+        // A subagent has the tools of its caller's servers, as far as its definition names them.
+        let servers = match caller {
+            Some(caller) => caller.servers.clone(),
+            None => mcp::servers(options, roots, mcp_servers),
+        };
         let registry = tools::registry(options, &policy, &workspace, &background, ports)?;
-        let outputs = options.output_folder.as_ref().map(|folder| folder.join(format!("session-{id}")));
-        let hooks = SessionHooks::new(SessionHooksParts {
-            options,
-            session_id: id.clone(),
-            cwd: cwd.clone(),
-            transcript: recorder.as_ref().and_then(Recorder::path),
-            stream: stream.clone(),
+        if let Some(seat) = seat {
+            tools::of_subagent(seat, &registry)?;
+        }
+        let outputs = options.output_folder.as_ref().map(|folder| folder.join(format!("session-{known_as}")));
+        let asker = seat.map(ChildSeat::asker).unwrap_or_default();
+        let log = caller.map_or_else(EventLog::new, |caller| caller.log.clone());
+        // Whom a hook runs for is the session that people know, whichever agent it is about.
+        let hooks = match caller {
+            Some(caller) => caller.hooks.clone(),
+            None => SessionHooks::new(SessionHooksParts {
+                options,
+                session_id: id.clone(),
+                cwd: cwd.clone(),
+                transcript: recorder.as_ref().and_then(Recorder::path),
+                stream: stream.clone(),
+                permission: permission.clone(),
+            }),
+        };
+        let lent = Caller {
+            session_id: known_as.clone(),
+            folder: caller.map_or_else(|| cwd.clone(), |caller| caller.folder.clone()),
+            kept: match seat {
+                Some(seat) if seat.agent.writes_memory => seat.caller.kept.clone(),
+                Some(_) => options.context.names.clone(),
+                None => Vec::new(),
+            },
+            workspace: workspace.clone(),
             permission: permission.clone(),
-        });
-        let approver = Arc::new(PortApprover::new(id.clone(), permission));
+            policy: policy.clone(),
+            registry: Arc::downgrade(&registry),
+            background: background.clone(),
+            log: log.clone(),
+            hooks: hooks.clone(),
+            servers: servers.clone(),
+            model: model.clone(),
+            agents: match caller {
+                Some(caller) => caller.agents.clone(),
+                None => Arc::new(self.agents(&cwd)),
+            },
+            agreed: caller.map(|caller| caller.agreed.clone()).unwrap_or_default(),
+            thread: seat.map(|seat| seat.thread.clone()),
+            guide: seat.map(|seat| seat.guide.clone()),
+        };
+        tools::agents(self, seat, lent, &registry)?;
+        let approver = Arc::new(PortApprover::new(known_as, permission, asker));
         let approver = Arc::new(NotifyingApprover::new(approver, hooks.clone()));
         let mut observer: Arc<dyn SchedulerObserver> = Arc::new(ToolEvents::new(stream.clone()));
         let mut sessions: Arc<dyn SessionService> = self.sessions.clone();
@@ -179,6 +317,7 @@ impl AgentFactory {
             approver,
             observer,
             hooks.clone(),
+            seat,
         );
         let (memory, _) = find_context_files(&cwd, &options.context);
         let prompts = Arc::new(Prompts::new(
@@ -199,24 +338,29 @@ impl AgentFactory {
             policy: &policy,
             model: &model,
             hooks: &hooks,
+            seat,
             history: &context.history,
             masker: context.masker.as_ref(),
             compressor: &context.compressor,
             used: &used,
         };
-        let mcp_tools = McpToolset::new(options, registry, servers.clone(), policy.clone(), stream.clone());
+        let toolset: Arc<dyn Toolset> = match seat {
+            Some(_) => registry,
+            None => Arc::new(McpToolset::new(options, registry, servers.clone(), policy.clone(), stream.clone())),
+        };
         let agent = LlmAgent {
-            name: AGENT_NAME.to_owned(),
+            name: seat.map_or(AGENT_NAME, |seat| seat.definition.name.as_str()).to_owned(),
             model: model.llm.clone(),
             processors: flow.processors(),
-            toolsets: vec![Arc::new(mcp_tools)],
+            toolsets: vec![toolset],
             dispatcher,
         };
-        let config = RunConfig { max_llm_calls: options.max_turns.or(RunConfig::default().max_llm_calls) };
+        let turns = seat.map_or(options.max_turns, |seat| Some(seat.agent.max_turns));
+        let config = RunConfig { max_llm_calls: turns.or(RunConfig::default().max_llm_calls) };
         let runner = Runner::new(agent, sessions, flow.plugins(), config)
             .map_err(|error| SessionError::Failed(error.to_string()))?;
         let protocol = Arc::new(AdkAgentProtocol::new(Parts {
-            log: EventLog::new(),
+            log,
             runner,
             key: key.clone(),
             model: model.clone(),
@@ -231,13 +375,15 @@ impl AgentFactory {
             limits: options.limits,
             stopwatch,
             used,
+            thread: seat.map(|seat| seat.thread.clone()),
+            guide: seat.map(|seat| seat.guide.clone() as Arc<dyn Guide>),
+            cancel: seat.map(|seat| seat.cancel.clone()).unwrap_or_default(),
         }));
-        let control = Control {
+        Ok(Assembled {
+            id,
+            protocol,
             policy,
-            trusted: options.policy.trusted,
-            yolo_enabled: options.policy.yolo_enabled,
             model,
-            protocol: protocol.clone(),
             background,
             hooks,
             servers,
@@ -246,8 +392,16 @@ impl AgentFactory {
             outputs,
             prompts,
             recorder,
-        };
-        Ok(HostedSession { id, agent: protocol, control: Arc::new(control) })
+        })
+    }
+
+    /// The subagents of a session in `cwd`. What is wrong with a definition is told by `convoke agents list`, and here.
+    fn agents(&self, cwd: &Path) -> AgentRegistry {
+        let registry = AgentRegistry::load(&self.options.subagents, cwd);
+        for problem in registry.problems() {
+            tracing::warn!(place = problem.place, problem = problem.message, "an agent can't be used");
+        }
+        registry
     }
 }
 
@@ -268,7 +422,7 @@ impl SessionFactory for AgentFactory {
             return Err(SessionError::Taken(id.clone()));
         }
         let discovered = discover(&self.options, &new.cwd).await;
-        self.assemble(new, discovered, Past::default())
+        Ok(self.assemble(new, discovered, Past::default(), None)?.host(&self.options))
     }
 
     fn records(&self) -> Option<&dyn SessionRecords> {

@@ -29,6 +29,7 @@ mod questions;
 mod record;
 mod routing;
 mod skills;
+mod subagents;
 mod told;
 mod tool_events;
 mod tool_options;
@@ -52,4 +53,8 @@ pub use options::AgentOptions;
 pub use prompts::PromptOptions;
 pub use protocol::AdkAgentProtocol;
 pub use record::{RecordError, RecordOptions, Recorder, Records, Retention};
+pub use subagents::{
+    Acknowledgements, AgentCardSource, AgentDefinition, AgentKind, AgentOutput, AgentOverride, AgentProblem,
+    AgentRegistry, AgentSource, LocalAgent, RemoteAgent, RemoteAuth, SubagentOptions, read_overrides,
+};
 pub use tool_options::ToolOptions;

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Thinking;
 use crate::emitter::Emitter;
+use crate::subagents::Asker;
 use crate::tool_events::CurrentStream;
 
 /// The code of the warning that another model took over.
@@ -138,6 +139,18 @@ impl SessionModel {
         let by_alias = model.provider().is_none() && self.has_alias(alias);
         request.model = if by_alias { alias.to_owned() } else { model.to_string() };
         Ok(llm.ask(request, cancel).await?.text())
+    }
+
+    /// The model of a subagent: `model`, or what its caller is configured with. It shares the caller's marks of models
+    /// that failed, and neither the model in use nor what a person agreed to in its place.
+    pub(crate) fn for_subagent(&self, model: Option<&str>, ports: ModelPorts) -> Result<Self, SessionError> {
+        match &self.steered {
+            None => Ok(self.clone()),
+            Some(llm) => llm
+                .for_subagent(model, ports.fallback, ports.on_notice)
+                .map(|llm| Self { llm: Arc::new(llm.clone()), steered: Some(llm), ..self.clone() })
+                .map_err(|error| SessionError::Failed(error.to_string())),
+        }
     }
 
     /// What is asked of a model changes with plan mode and with working unasked: the next call is routed anew.
@@ -255,12 +268,13 @@ fn what(model: &ModelName, kind: FailureKind, reset_wall_ms: Option<u64>) -> Str
 pub(crate) struct PortFallback {
     session_id: SessionId,
     port: Arc<dyn PermissionPort>,
+    asker: Asker,
     asked: AtomicU64,
 }
 
 impl PortFallback {
-    pub(crate) fn new(session_id: SessionId, port: Arc<dyn PermissionPort>) -> Self {
-        Self { session_id, port, asked: AtomicU64::new(0) }
+    pub(crate) fn new(session_id: SessionId, port: Arc<dyn PermissionPort>, asker: Asker) -> Self {
+        Self { session_id, port, asker, asked: AtomicU64::new(0) }
     }
 }
 
@@ -268,7 +282,8 @@ impl PortFallback {
 impl FallbackPort for PortFallback {
     async fn choose(&self, question: &FallbackQuestion) -> Option<Intent> {
         let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        let request = permission_request(&self.session_id, number, question);
+        let request = permission_request(&self.session_id, &self.asker, number, question);
+        let _asking = self.asker.asking();
         match self.port.request(request).await {
             PermissionOutcome::Selected { option_id } => Intent::parse(&option_id),
             PermissionOutcome::Cancelled => None,
@@ -276,7 +291,12 @@ impl FallbackPort for PortFallback {
     }
 }
 
-fn permission_request(session_id: &SessionId, number: u64, question: &FallbackQuestion) -> PermissionRequest {
+fn permission_request(
+    session_id: &SessionId,
+    asker: &Asker,
+    number: u64,
+    question: &FallbackQuestion,
+) -> PermissionRequest {
     let FallbackQuestion { failed, stand_in, is_upgrade, kind, message, reset_wall_ms, .. } = question;
     let more = if *is_upgrade { ", which may cost more" } else { "" };
     let title = format!("{}. Go on with {stand_in}{more}?", what(failed, *kind, *reset_wall_ms));
@@ -292,7 +312,7 @@ fn permission_request(session_id: &SessionId, number: u64, question: &FallbackQu
     let offered = Intent::ALL.into_iter().filter(|intent| *intent != Intent::Upgrade || *kind == FailureKind::Quota);
     PermissionRequest {
         session_id: session_id.clone(),
-        tool_call_id: format!("model-fallback-{number}").as_str().into(),
+        tool_call_id: asker.call_id(&format!("model-fallback-{number}")),
         tool_name: "model_fallback".to_owned(),
         title,
         kind: ToolKind::Other,
@@ -313,5 +333,6 @@ fn permission_request(session_id: &SessionId, number: u64, question: &FallbackQu
                 },
             })
             .collect(),
+        origin: asker.origin(),
     }
 }

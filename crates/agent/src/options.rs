@@ -10,7 +10,8 @@ use convoke_tools::{PolicyOptions, SandboxOptions};
 
 use crate::{
     ConnectModel, ContextFileOptions, HistoryListener, HookOptions, LifecycleHooks, LoopOptions, MaskingOptions,
-    McpSettings, NoHistoryListener, NoLifecycleHooks, PromptLimits, PromptOptions, RecordOptions, ToolOptions,
+    McpSettings, NoHistoryListener, NoLifecycleHooks, PromptLimits, PromptOptions, RecordOptions, SubagentOptions,
+    ToolOptions,
 };
 
 /// A session is compressed when half of the window is used. Source: runtime specification §8.
@@ -73,6 +74,8 @@ pub struct AgentOptions {
     pub hooks: Arc<dyn LifecycleHooks>,
     /// The user's commands.
     pub user_hooks: HookOptions,
+    /// Agents that the session's own can call.
+    pub subagents: SubagentOptions,
 }
 
 impl AgentOptions {
@@ -106,6 +109,7 @@ impl AgentOptions {
             history: Arc::new(NoHistoryListener),
             hooks: Arc::new(NoLifecycleHooks),
             user_hooks: HookOptions::default(),
+            subagents: SubagentOptions::default(),
         }
     }
 }

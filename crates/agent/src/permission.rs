@@ -9,17 +9,20 @@ use convoke_protocol::{
 };
 use convoke_tools::{ApprovalOptionKind, ApprovalOutcome, ApprovalRequest, Approver, ConfirmationDetails};
 
+use crate::subagents::Asker;
 use crate::tool_events;
 
 /// Sends a session's questions to its permission port.
 pub(crate) struct PortApprover {
     session_id: SessionId,
     port: Arc<dyn PermissionPort>,
+    asker: Asker,
 }
 
 impl PortApprover {
-    pub(crate) fn new(session_id: SessionId, port: Arc<dyn PermissionPort>) -> Self {
-        Self { session_id, port }
+    /// Asks for `asker` in the name of `session_id`, the session that people know.
+    pub(crate) fn new(session_id: SessionId, port: Arc<dyn PermissionPort>, asker: Asker) -> Self {
+        Self { session_id, port, asker }
     }
 
     fn permission_request(&self, request: ApprovalRequest) -> PermissionRequest {
@@ -40,7 +43,7 @@ impl PortApprover {
         }
         PermissionRequest {
             session_id: self.session_id.clone(),
-            tool_call_id: request.call_id.into(),
+            tool_call_id: self.asker.call_id(&request.call_id),
             tool_name: request.tool,
             title: request.title,
             kind: tool_events::kind(request.kind),
@@ -60,6 +63,7 @@ impl PortApprover {
                     },
                 })
                 .collect(),
+            origin: self.asker.origin(),
         }
     }
 }
@@ -67,6 +71,7 @@ impl PortApprover {
 #[async_trait]
 impl Approver for PortApprover {
     async fn request(&self, request: ApprovalRequest) -> ApprovalOutcome {
+        let _asking = self.asker.asking();
         match self.port.request(self.permission_request(request)).await {
             PermissionOutcome::Selected { option_id } => {
                 ApprovalOutcome::from_option_id(&option_id).unwrap_or_else(|| ApprovalOutcome::Unanswered {

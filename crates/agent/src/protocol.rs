@@ -31,6 +31,7 @@ use crate::limits::{MAX_BUDGET, MAX_TIME, PromptLimits, Stopwatch};
 use crate::models::{ModelEvents, SessionModel};
 use crate::prompts::{Meaning, Prompts, SessionFacts, Understood};
 use crate::record::Recorder;
+use crate::subagents::Thread;
 use crate::told;
 use crate::tool_events::CurrentStream;
 use crate::translate::{Translator, model_parts};
@@ -60,6 +61,9 @@ struct Shared {
     prompts: Arc<Prompts>,
     recorder: Option<Recorder>,
     cwd: PathBuf,
+    thread: Option<Arc<Thread>>,
+    guide: Option<Arc<dyn Guide>>,
+    cancel: CancellationToken,
     clock: Clock,
     compressor: Arc<Compressor>,
     limits: PromptLimits,
@@ -93,12 +97,36 @@ pub(crate) struct Parts {
     pub(crate) limits: PromptLimits,
     pub(crate) stopwatch: Stopwatch,
     pub(crate) used: Arc<AtomicU64>,
+    /// Whose thread it is, if it is a subagent; the log is its caller's then.
+    pub(crate) thread: Option<Arc<Thread>>,
+    /// Who decides how far a prompt goes; otherwise the agent is done when it says nothing more.
+    pub(crate) guide: Option<Arc<dyn Guide>>,
+    /// Ends whatever runs.
+    pub(crate) cancel: CancellationToken,
+}
+
+/// Decides what follows an invocation, and how long one may take.
+#[async_trait]
+pub(crate) trait Guide: Send + Sync {
+    /// Comes back when the running invocation has to end.
+    async fn time_up(&self);
+
+    /// An invocation ended so.
+    fn ended(&self, ending: Ending) -> Next;
+}
+
+/// What follows an invocation.
+pub(crate) enum Next {
+    /// Nothing.
+    End(Ending),
+    /// Another one, with this as its prompt.
+    Again(String),
 }
 
 impl AdkAgentProtocol {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { log, runner, key, model, model_events, hooks, start, stream, prompts, recorder, cwd, .. } = parts;
-        let Parts { compressor, limits, stopwatch, used, .. } = parts;
+        let Parts { compressor, limits, stopwatch, used, thread, guide, cancel, .. } = parts;
         let shared = Shared {
             log,
             runner,
@@ -111,6 +139,9 @@ impl AdkAgentProtocol {
             prompts,
             recorder,
             cwd,
+            thread,
+            guide,
+            cancel,
             clock: Clock::start(),
             compressor,
             limits,
@@ -138,8 +169,11 @@ impl AdkAgentProtocol {
         }
         self.tasks.close();
         self.tasks.wait().await;
-        self.shared.hooks.session_end(SessionEndReason::Exit).await;
-        self.shared.log.close();
+        // A subagent writes into the log of its caller, whose session goes on.
+        if self.shared.thread.is_none() {
+            self.shared.hooks.session_end(SessionEndReason::Exit).await;
+            self.shared.log.close();
+        }
     }
 
     fn start(&self, message: SendMessage) -> Result<StreamId, SendError> {
@@ -147,7 +181,7 @@ impl AdkAgentProtocol {
         if parts.is_empty() {
             return Err(SendError::Empty);
         }
-        let (cancel, ended) = (CancellationToken::new(), CancellationToken::new());
+        let (cancel, ended) = (self.shared.cancel.child_token(), CancellationToken::new());
         let inbox = Inbox::default();
         {
             let mut state = self.shared.state();
@@ -161,11 +195,14 @@ impl AdkAgentProtocol {
         }
         let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
         let id = StreamId(format!("{}-{number}", self.shared.key.session_id));
-        let emitter = Arc::new(Emitter::new(self.shared.log.clone(), id.clone(), self.shared.clock));
+        let emitter = Arc::new(self.shared.emitter(id.clone()));
         if let Some(recorder) = &self.shared.recorder {
             recorder.prompt(parts.clone(), message.display_content.clone());
         }
-        let span = told::prompt(&self.shared.key.session_id, number, &parts);
+        let span = match &self.shared.thread {
+            None => told::prompt(&self.shared.key.session_id, number, &parts),
+            Some(thread) => told::run(thread.id(), thread.name()),
+        };
         let mut meta = Meta::new();
         if let Some(display) = message.display_content {
             meta.insert("displayContent".to_owned(), display.into());
@@ -193,15 +230,15 @@ impl AdkAgentProtocol {
         let id = StreamId(format!("{}-update", self.shared.key.session_id));
         let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
         let id = StreamId(format!("{id}-{number}"));
-        Emitter::new(self.shared.log.clone(), id, self.shared.clock).emit(AgentEventBody::SessionUpdate {
-            title,
-            model,
-            config,
-        });
+        self.shared.emitter(id).emit(AgentEventBody::SessionUpdate { title, model, config });
     }
 }
 
 impl Shared {
+    fn emitter(&self, stream: StreamId) -> Emitter {
+        Emitter::new(self.log.clone(), stream, self.thread.clone(), self.clock)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -251,13 +288,13 @@ struct Stream {
 }
 
 /// How a stream ends.
-struct Ending {
-    reason: StreamEndReason,
-    data: Map<String, Value>,
+pub(crate) struct Ending {
+    pub(crate) reason: StreamEndReason,
+    pub(crate) data: Map<String, Value>,
 }
 
 impl Ending {
-    fn new(reason: StreamEndReason) -> Self {
+    pub(crate) fn new(reason: StreamEndReason) -> Self {
         Self { reason, data: Map::new() }
     }
 
@@ -266,7 +303,7 @@ impl Ending {
         self.reason == StreamEndReason::Completed && !self.data.contains_key("code")
     }
 
-    fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.data.insert(key.to_owned(), value.into());
         self
     }
@@ -301,7 +338,9 @@ impl Stream {
                 *state = State::Idle;
             }
         }
-        told::ended(ending.reason);
+        if self.shared.thread.is_none() {
+            told::ended(ending.reason);
+        }
         self.emitter.emit(AgentEventBody::AgentEnd { reason: ending.reason, data });
         self.ended.cancel();
     }
@@ -317,6 +356,10 @@ impl Stream {
 
     /// Works on a prompt, and on what a hook makes of its end.
     async fn work(&mut self, mut parts: Vec<Part>) -> Ending {
+        // A task of another agent's is text, whatever it begins with.
+        if let Some(guide) = self.shared.guide.clone() {
+            return self.guided(&*guide, parts).await;
+        }
         match self.understand(std::mem::take(&mut parts)).await {
             Ok(understood) => parts = understood,
             Err(ending) => return ending,
@@ -425,6 +468,17 @@ impl Stream {
         Ending::new(StreamEndReason::Completed)
     }
 
+    /// Works on a prompt as far as the guide says.
+    async fn guided(&mut self, guide: &dyn Guide, mut parts: Vec<Part>) -> Ending {
+        loop {
+            let ending = self.invocation(parts).await;
+            match guide.ended(ending) {
+                Next::End(ending) => return ending,
+                Next::Again(prompt) => parts = vec![Part::text(prompt)],
+            }
+        }
+    }
+
     fn blocked(&self, reason: String) -> Ending {
         let meta = Map::from_iter([("code".to_owned(), Value::from(BLOCKED))]);
         let status = ErrorStatus::PermissionDenied;
@@ -482,10 +536,12 @@ impl Stream {
     /// Waits until the prompt has used up its time, which it may never.
     fn time_is_up(&self) -> impl Future<Output = ()> + Send + use<> {
         let (stopwatch, limit) = (self.shared.stopwatch.clone(), self.shared.limits.time);
+        let guide = self.shared.guide.clone();
         async move {
-            match limit {
-                Some(limit) => stopwatch.reaches(limit).await,
-                None => std::future::pending().await,
+            match (guide, limit) {
+                (Some(guide), _) => guide.time_up().await,
+                (None, Some(limit)) => stopwatch.reaches(limit).await,
+                (None, None) => std::future::pending().await,
             }
         }
     }
@@ -498,6 +554,9 @@ impl Stream {
     /// A stop that a plugin or a tool asked for.
     fn stopped(&self, reason: StopReason) -> Ending {
         let StopReason { code, message } = reason;
+        if code == STEP_OVER {
+            return Ending::new(StreamEndReason::Completed);
+        }
         if code == BLOCKED {
             return self.blocked(message);
         }
@@ -532,6 +591,9 @@ impl Stream {
         }
     }
 }
+
+/// The code of a stop that a guide knows about, and that means nothing to anybody else.
+pub(crate) const STEP_OVER: &str = "step_over";
 
 impl Drop for Stream {
     fn drop(&mut self) {

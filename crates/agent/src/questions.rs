@@ -73,6 +73,7 @@ impl PortQuestioner {
             locations: Vec::new(),
             raw_input: json!({"question": question.question, "header": question.header, "options": labels}),
             options: answers.iter().enumerate().map(option).chain([dismiss]).collect(),
+            origin: Vec::new(),
         }
     }
 }

@@ -8,17 +8,23 @@
 //! |---|---|
 //! | `gemini_cli.user_prompt` | `prompt_length` (characters), `prompt` |
 //! | `gemini_cli.conversation_finished` | `reason` |
+//! | `gemini_cli.agent.start` | `agent_id`, `agent_name` |
+//! | `gemini_cli.agent.recovery_attempt` | the same and `reason` |
+//! | `gemini_cli.agent.finish` | the same as the start and `duration_ms`, `turn_count`, `terminate_reason`, `recovered_from` |
 //! | `gemini_cli.tool_output_masking` | `tokens_before`, `tokens_after`, `masked_count`, `total_prunable_tokens` |
 //! | `gemini_cli.chat_compression` | `tokens_before`, `tokens_after`, `trigger` |
 //! | `gemini_cli.loop_detected` | `loop_type`, `strike`, `detail` |
 //!
 //! What happens between prompts has no such span and says itself which session it was.
+//!
+//! A subagent's run is a span `invoke_agent` inside of the one of its caller, with its own id as `prompt_id`.
 
 use convoke_adk::Part;
 use convoke_protocol::StreamEndReason;
 use tracing::{Level, Span, enabled, event};
 
 use crate::context::masking::MaskingOutcome;
+use crate::subagents::{Mode, RunOutcome};
 
 /// The target of telemetry events. They hold what people wrote: a listener that writes logs leaves them out.
 const TELEMETRY: &str = "convoke::telemetry";
@@ -50,6 +56,50 @@ pub(crate) fn prompt(session_id: &str, number: u64, parts: &[Part]) -> Span {
         );
     }
     span
+}
+
+/// A run of the subagent `name`; the span that all of its work belongs to.
+pub(crate) fn run(id: &str, name: &str) -> Span {
+    let span = tracing::info_span!(
+        target: TRACE,
+        "invoke_agent",
+        otel.name = format!("invoke_agent {name}"),
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.name = name,
+        gen_ai.agent.id = id,
+        prompt_id = id,
+    );
+    span.in_scope(|| {
+        event!(target: TELEMETRY, Level::INFO, event.name = "gemini_cli.agent.start", agent_id = id, agent_name = name);
+    });
+    span
+}
+
+/// A run met a limit and gets one more turn.
+pub(crate) fn recovering(id: &str, name: &str, reason: &str) {
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.agent.recovery_attempt",
+        agent_id = id,
+        agent_name = name,
+        reason,
+    );
+}
+
+/// A run ended.
+pub(crate) fn run_ended(id: &str, name: &str, duration_ms: u64, outcome: &RunOutcome) {
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.agent.finish",
+        agent_id = id,
+        agent_name = name,
+        duration_ms,
+        turn_count = outcome.turns,
+        terminate_reason = outcome.mode.as_str(),
+        recovered_from = outcome.recovered_from.map(Mode::as_str),
+    );
 }
 
 /// A prompt's stream ended. Called within its span.

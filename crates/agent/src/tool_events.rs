@@ -3,9 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use convoke_protocol::{
-    AgentEventBody, ContentPart, DisplayContent, Meta, ToolCallId, ToolDisplay, ToolKind, ToolLocation,
-};
+use convoke_protocol::{AgentEventBody, ContentPart, DisplayContent, Meta, ToolDisplay, ToolKind, ToolLocation};
 use convoke_tools::{
     CallRecord, CallResult, CallStatus, Kind, LiveOutput, Location, Mode, ResultDisplay, SchedulerObserver,
 };
@@ -62,12 +60,12 @@ impl SchedulerObserver for ToolEvents {
     fn on_change(&self, record: &CallRecord) {
         let Some(emitter) = self.stream.get() else { return };
         if self.opens(record) {
-            emitter.emit_with(request(record), legacy_state(record));
+            emitter.emit_with(request(&emitter, record), legacy_state(record));
         }
         match &record.result {
-            Some(result) => emitter.emit_with(response(record, result), Meta::new()),
+            Some(result) => emitter.emit_with(response(&emitter, record, result), Meta::new()),
             None if record.status == CallStatus::Validating => return,
-            None => emitter.emit(update(record)),
+            None => emitter.emit(update(&emitter, record)),
         };
     }
 
@@ -77,10 +75,6 @@ impl SchedulerObserver for ToolEvents {
             emitter.emit(AgentEventBody::SessionUpdate { title: None, model: None, config });
         }
     }
-}
-
-fn call_id(record: &CallRecord) -> ToolCallId {
-    record.call_id.as_str().into()
 }
 
 pub(crate) fn display(record: &CallRecord) -> ToolDisplay {
@@ -109,9 +103,9 @@ fn object<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn request(record: &CallRecord) -> AgentEventBody {
+fn request(emitter: &Emitter, record: &CallRecord) -> AgentEventBody {
     AgentEventBody::ToolRequest {
-        request_id: call_id(record),
+        request_id: emitter.call_id(&record.call_id),
         name: record.call.name.clone(),
         args: record.call.args.clone(),
         display: Some(display(record)),
@@ -120,27 +114,29 @@ fn request(record: &CallRecord) -> AgentEventBody {
     }
 }
 
-fn update(record: &CallRecord) -> AgentEventBody {
-    let result = record.live.as_ref().map(|LiveOutput { text, pid, .. }| DisplayContent::Terminal {
-        pid: *pid,
-        exit_code: None,
-        ansi: text.clone(),
+fn update(emitter: &Emitter, record: &CallRecord) -> AgentEventBody {
+    let result = record.live.as_ref().map(|LiveOutput { text, pid, data, .. }| match data {
+        None => DisplayContent::Terminal { pid: *pid, exit_code: None, ansi: text.clone() },
+        Some(_) => DisplayContent::Text { text: text.clone() },
     });
     let status = ("status", Value::from(record.status.as_str()));
-    let data = match &record.original {
+    let mut data = match &record.original {
         None => object([status]),
         // The arguments changed after the request was announced: who watches must see what really runs.
         Some(_) => object([status, ("name", record.call.name.as_str().into()), ("args", record.call.args.clone())]),
     };
+    if let Some(Value::Object(more)) = record.live.as_ref().and_then(|live| live.data.as_ref()) {
+        data.extend(more.clone());
+    }
     AgentEventBody::ToolUpdate {
-        request_id: call_id(record),
+        request_id: emitter.call_id(&record.call_id),
         display: Some(ToolDisplay { result, ..display(record) }),
         content: None,
         data: Some(Value::Object(data)),
     }
 }
 
-fn response(record: &CallRecord, result: &CallResult) -> AgentEventBody {
+fn response(emitter: &Emitter, record: &CallRecord, result: &CallResult) -> AgentEventBody {
     let told = result.response.error_message().or_else(|| result.response.response.get("output")?.as_str());
     let content = told.map(|text| vec![ContentPart::text(text)]);
     let mut data = match &result.data {
@@ -161,7 +157,7 @@ fn response(record: &CallRecord, result: &CallResult) -> AgentEventBody {
         data.insert("decision".to_owned(), decision.as_str().into());
     }
     AgentEventBody::ToolResponse {
-        request_id: call_id(record),
+        request_id: emitter.call_id(&record.call_id),
         name: record.call.name.clone(),
         display: Some(ToolDisplay {
             result: result_display(&result.display),

@@ -14,6 +14,7 @@ use convoke_protocol::{AgentInfo, ApprovalMode, ExitCode, SessionError, SessionF
 use convoke_stdx::guard::Spawner;
 use tracing::level_filters::LevelFilter;
 
+use crate::agents;
 use crate::args::{AgentArgs, InputFormat, OnAsk, OutputFormat, RunArgs};
 use crate::credentials;
 use crate::extensions::{self, Extension};
@@ -158,6 +159,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         user_hooks: hooks::options(startup, &extensions),
         authenticator: Some(login),
         limits: context::limits(settings),
+        subagents: agents::options(startup),
         ..AgentOptions::new(info, Arc::new(connect), spawner())
     };
     Ok(Arc::new(AgentFactory::new(options)))

@@ -1,5 +1,6 @@
 //! The command line. A dictionary: one flag per entry.
 
+mod agents;
 mod hooks;
 mod serve;
 mod sessions;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use convoke_protocol::ApprovalMode;
 
+pub(crate) use agents::{AgentsArgs, AgentsCommand};
 pub(crate) use hooks::{HooksArgs, HooksCommand};
 pub(crate) use serve::{IsolationArg, LimitArgs, ServeArgs};
 pub(crate) use sessions::SessionArgs;
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// List the models that can be reached, and say which one a prompt would use
     Models(ModelsArgs),
+    /// List the subagents, or agree to one that a folder brought along
+    Agents(AgentsArgs),
     /// List the commands that settings run around prompts and tools, agree to a project's, or take over those of Claude Code
     Hooks(HooksArgs),
     /// Install, list, update and uninstall extensions

@@ -4,6 +4,7 @@
 
 mod acp;
 mod agent_host;
+mod agents;
 mod args;
 mod attach;
 mod credentials;
@@ -81,6 +82,7 @@ fn dispatch(cli: Cli) -> Exit {
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Attach(args)) => attach::run(&args),
         Some(Command::Policy(args)) => policy_command::run(&args),
+        Some(Command::Agents(args)) => agents::run(&args),
         Some(Command::Models(args)) => models_command::run(&args),
         Some(Command::Hooks(args)) => hooks::command::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),

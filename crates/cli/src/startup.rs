@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use convoke_protocol::ExitCode;
 
+use crate::agents;
 use crate::environment::Environment;
 use crate::failure::{Exit, complain};
 use crate::home::Home;
@@ -57,7 +58,9 @@ impl Startup {
         .map_err(|error| Exit::because(ExitCode::Configuration, error))?;
         warnings.extend_from_slice(settings.warnings());
         warnings.extend(TelemetryOptions::warnings(&environment, &settings));
-        Ok(Self { environment, home, workspace, settings, trust, warnings })
+        let mut startup = Self { environment, home, workspace, settings, trust, warnings };
+        startup.warnings.extend(agents::warnings(&startup));
+        Ok(startup)
     }
 
     /// Whether the user asked for trusted folders only, and this is none.

@@ -137,6 +137,23 @@ impl GeneratorLlm {
         Self { session: Arc::new(Session { connections, options, steering: Mutex::new(steering) }) }
     }
 
+    /// A session of its own for a subagent, over the same connections: for `model`, or for what this one is configured
+    /// with. Marks of failed models are shared; the model in use and replacements are not.
+    ///
+    /// Errors: nobody has the model.
+    pub fn for_subagent(
+        &self,
+        model: Option<&str>,
+        fallback: Option<Arc<dyn FallbackPort>>,
+        on_notice: NoticeListener,
+    ) -> Result<Self, ModelError> {
+        let model = model.map_or_else(|| self.configured(), ToOwned::to_owned);
+        let connections = self.session.connections.clone();
+        connections.of(&self.session.options.catalog.resolve(&model))?;
+        let options = LlmOptions { model, fallback, on_notice: Some(on_notice), ..self.session.options.clone() };
+        Ok(Self::connected(connections, options))
+    }
+
     /// Who answers for the configured model: for counting and embedding.
     pub fn generator(&self) -> Result<&Arc<dyn ContentGenerator>, ModelError> {
         self.session.connections.of(&self.configured_model())

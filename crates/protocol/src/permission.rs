@@ -50,6 +50,9 @@ pub struct PermissionRequest {
     pub raw_input: Value,
     /// The answers on offer.
     pub options: Vec<PermissionOption>,
+    /// Who asks, if it is not the session's own agent: the names of the subagents that led here, the outermost first and
+    /// the one that asks last.
+    pub origin: Vec<String>,
 }
 
 /// What a human should see before answering.

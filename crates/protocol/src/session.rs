@@ -108,9 +108,14 @@ fn start_of(events: &[Arc<AgentEvent>], id: &StreamId) -> Option<usize> {
     events.iter().position(|e| e.stream_id == *id && matches!(e.body, AgentEventBody::AgentStart))
 }
 
+/// Whether the session's own agent begins here; the streams of its subagents are nobody's current stream.
+fn begins(event: &AgentEvent) -> bool {
+    event.thread_id.is_none() && matches!(event.body, AgentEventBody::AgentStart)
+}
+
 /// The start of the latest stream that has begun and not ended.
 fn running(events: &[Arc<AgentEvent>]) -> Option<usize> {
-    let start = events.iter().rposition(|e| matches!(e.body, AgentEventBody::AgentStart))?;
+    let start = events.iter().rposition(|e| begins(e))?;
     let ended = events[start..]
         .iter()
         .any(|e| e.stream_id == events[start].stream_id && matches!(e.body, AgentEventBody::AgentEnd { .. }));
@@ -131,7 +136,7 @@ fn follow(
         loop {
             let event = events.next().await?;
             let begins = matches!(event.body, AgentEventBody::AgentStart);
-            if id.is_none() && begins {
+            if id.is_none() && self::begins(&event) {
                 id = Some(event.stream_id.clone());
             }
             if id.as_ref() != Some(&event.stream_id) || !(started || begins) {

@@ -53,6 +53,8 @@ pub struct SchedulerOptions {
     pub checkers: CheckerHost,
     /// The subagent whose calls these are; rules may be about one.
     pub subagent: Option<String>,
+    /// What the model is told of a call that a person refused: a sentence or two.
+    pub refusal: &'static str,
 }
 
 impl SchedulerOptions {
@@ -69,6 +71,7 @@ impl SchedulerOptions {
             limits: Limits::default(),
             checkers: CheckerHost::default(),
             subagent: None,
+            refusal: answer::DENIED,
         }
     }
 }

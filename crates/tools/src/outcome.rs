@@ -69,6 +69,8 @@ pub struct LiveOutput {
     pub pid: Option<u32>,
     /// All bytes so far.
     pub total_bytes: u64,
+    /// Where the call stands, for programs.
+    pub data: Option<Value>,
 }
 
 /// A call to make in place of a result. It keeps the first call's id and is judged like any other.

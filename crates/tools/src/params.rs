@@ -14,10 +14,18 @@ pub(crate) fn read<T: DeserializeOwned>(schema: &Value, args: &Value) -> Result<
     // No arguments at all is how some models write an empty object.
     let empty = Value::Object(serde_json::Map::new());
     let args = if args.is_null() { &empty } else { args };
-    if let Some(problem) = problem(schema, args, "params") {
-        return Err(invalid(problem));
-    }
+    check(schema, args)?;
     T::deserialize(args).map_err(|error| invalid(format!("params can't be read: {error}")))
+}
+
+/// Checks `args` against `schema`, as for the built-in tools; for tools that are made elsewhere.
+///
+/// Errors: [`ErrorType::InvalidToolParams`], with the name of the first argument that is wrong.
+pub fn check(schema: &Value, args: &Value) -> Result<(), ToolFailure> {
+    match problem(schema, args, "params") {
+        Some(problem) => Err(ToolFailure::new(ErrorType::InvalidToolParams, problem)),
+        None => Ok(()),
+    }
 }
 
 fn problem(schema: &Value, value: &Value, at: &str) -> Option<String> {

@@ -66,11 +66,16 @@ impl ToolRegistry {
         tools.get(name).or_else(|| tools.get(canonical_tool_name(name))).cloned()
     }
 
+    /// Every tool, offered or not, in order.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<dyn DeclarativeTool>> {
+        self.tools.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
     /// The tools that are offered now, in order.
     #[must_use]
     pub fn offered(&self) -> Vec<Arc<dyn DeclarativeTool>> {
-        let tools: Vec<_> = self.tools.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        tools.into_iter().filter(|tool| self.offer(tool.as_ref()) == Offer::Offered).collect()
+        self.all().into_iter().filter(|tool| self.offer(tool.as_ref()) == Offer::Offered).collect()
     }
 
     fn offer(&self, tool: &dyn DeclarativeTool) -> Offer {

@@ -35,6 +35,8 @@ pub struct WorkspaceOptions {
     pub home: Option<PathBuf>,
     /// Which ignore files count.
     pub filtering: FileFiltering,
+    /// Names of files that may be read and not written, wherever they are.
+    pub kept: Vec<String>,
 }
 
 /// What is wanted of a path.
@@ -55,6 +57,7 @@ pub struct Workspace {
     read_roots: Arc<RwLock<Vec<PathBuf>>>,
     home: Option<PathBuf>,
     filtering: FileFiltering,
+    kept: Vec<String>,
     client: Option<Arc<dyn ClientFiles>>,
 }
 
@@ -81,6 +84,9 @@ pub enum PathError {
         /// The roots, for the reader.
         roots: String,
     },
+    /// It may be read only.
+    #[error("write \"{0}\": this agent may read files of that name and not write them")]
+    Kept(String),
     /// It can't be looked at.
     #[error("resolve path \"{path}\"")]
     Unreadable {
@@ -102,6 +108,7 @@ impl From<PathError> for ToolFailure {
                     "Path not in workspace: \"{path}\" resolves outside the allowed workspace directories: {roots}"
                 ),
             ),
+            PathError::Kept(_) => Self::new(ErrorType::PermissionDenied, format!("Failed to {error}.")),
             PathError::Unreadable { ref source, .. } => {
                 let kind = ErrorType::of_io(source, ErrorType::ExecutionFailed);
                 Self::new(kind, format!("Failed to {error}: {source}."))
@@ -113,7 +120,7 @@ impl From<PathError> for ToolFailure {
 impl Workspace {
     /// A workspace whose roots exist. Roots are resolved once, here; extra read roots that don't exist are left out.
     pub fn new(options: WorkspaceOptions) -> Result<Self, PathError> {
-        let WorkspaceOptions { cwd, more_roots, read_roots, home, filtering } = options;
+        let WorkspaceOptions { cwd, more_roots, read_roots, home, filtering, kept } = options;
         let real = |path: &PathBuf| {
             fs::canonicalize(path).map_err(|source| PathError::Unreadable { path: path.display().to_string(), source })
         };
@@ -124,13 +131,19 @@ impl Workspace {
         }
         let read_roots = read_roots.iter().filter_map(|root| fs::canonicalize(root).ok()).collect();
         let read_roots = Arc::new(RwLock::new(read_roots));
-        Ok(Self { cwd, roots, read_roots, home, filtering, client: None })
+        Ok(Self { cwd, roots, read_roots, home, filtering, kept, client: None })
     }
 
     /// The same, with text files under the working folder as `client` has them.
     #[must_use]
     pub fn with_client_files(self, client: Arc<dyn ClientFiles>) -> Self {
         Self { client: Some(client), ..self }
+    }
+
+    /// The same, with the client that `other` has.
+    #[must_use]
+    pub fn with_client_of(self, other: &Self) -> Self {
+        Self { client: other.client.clone(), ..self }
     }
 
     /// Whoever is asked for the text of this file besides the disk.
@@ -178,6 +191,11 @@ impl Workspace {
         if !self.contains(&real, access) {
             let roots = self.roots.iter().map(|root| root.display().to_string()).collect::<Vec<_>>().join(", ");
             return Err(PathError::Outside { path: raw.to_owned(), roots });
+        }
+        // Both names count: the file may be a link, or what a link leads to.
+        let is_kept = |path: &Path| path.file_name().is_some_and(|name| self.kept.iter().any(|kept| *name == **kept));
+        if access == Access::Write && (is_kept(&real) || is_kept(&wanted)) {
+            return Err(PathError::Kept(raw.to_owned()));
         }
         Ok(ResolvedPath { path: real })
     }

@@ -88,19 +88,28 @@ impl PermissionPort for AcpPermission {
 }
 
 /// `params` of `session/request_permission`. Source: ACP v1; `_meta.toolName` as in the daemon's transcripts.
+///
+/// A subagent's question says who asks, for people in its title and for programs in `_meta.agentPath`.
 pub(super) fn params(request: &PermissionRequest) -> Value {
+    let mut meta = json!({"toolName": request.tool_name});
+    let mut title = request.title.clone();
+    if let (Some(agent), Value::Object(meta)) = (request.origin.last(), &mut meta) {
+        title = format!("{}: {title}", request.origin.join(" › "));
+        meta.insert("agentName".to_owned(), json!(agent));
+        meta.insert("agentPath".to_owned(), json!(request.origin));
+    }
     let content: Vec<Value> = request.content.iter().map(content::asked).collect();
     json!({
         "sessionId": request.session_id,
         "toolCall": {
             "toolCallId": request.tool_call_id,
-            "title": request.title,
+            "title": title,
             "kind": request.kind,
             "status": "pending",
             "content": content,
             "locations": request.locations,
             "rawInput": request.raw_input,
-            "_meta": {"toolName": request.tool_name},
+            "_meta": meta,
         },
         "options": request.options,
     })
@@ -138,13 +147,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_option_on_offer_is_chosen() {
-        let option = |id: &str| PermissionOption {
-            option_id: id.into(),
-            name: id.into(),
-            kind: PermissionOptionKind::AllowOnce,
-        };
-        let request = PermissionRequest {
+    fn a_subagents_question_says_who_asks() {
+        let mut request = request(Vec::new());
+        assert_eq!(params(&request)["toolCall"]["title"], "x");
+        assert_eq!(params(&request)["toolCall"]["_meta"], json!({"toolName": "x"}));
+        request.origin = vec!["generalist".into(), "tester".into()];
+        assert_eq!(params(&request)["toolCall"]["title"], "generalist › tester: x");
+        let meta = json!({"toolName": "x", "agentName": "tester", "agentPath": ["generalist", "tester"]});
+        assert_eq!(params(&request)["toolCall"]["_meta"], meta);
+    }
+
+    fn request(options: Vec<PermissionOption>) -> PermissionRequest {
+        PermissionRequest {
             session_id: "s".into(),
             tool_call_id: "t".into(),
             tool_name: "x".into(),
@@ -153,8 +167,19 @@ mod tests {
             content: vec![],
             locations: vec![],
             raw_input: Value::Null,
-            options: vec![option("proceed_once")],
+            options,
+            origin: vec![],
+        }
+    }
+
+    #[test]
+    fn only_an_option_on_offer_is_chosen() {
+        let option = |id: &str| PermissionOption {
+            option_id: id.into(),
+            name: id.into(),
+            kind: PermissionOptionKind::AllowOnce,
         };
+        let request = request(vec![option("proceed_once")]);
         let selected = |id: &str| outcome(&json!({"outcome": {"outcome": "selected", "optionId": id}}), &request);
         assert_eq!(selected("proceed_once"), PermissionOutcome::Selected { option_id: "proceed_once".into() });
         assert_eq!(selected("proceed_always"), PermissionOutcome::Cancelled);

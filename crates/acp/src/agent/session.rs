@@ -302,6 +302,11 @@ impl Running {
 
     fn event(&mut self, event: &AgentEvent) {
         self.updates.extend(self.translator.updates(event));
+        // How a subagent fares is told by the call that it is a part of.
+        let about_the_turn = matches!(event.body, AgentEventBody::Error { .. } | AgentEventBody::AgentEnd { .. });
+        if event.thread_id.is_some() && about_the_turn {
+            return;
+        }
         match &event.body {
             AgentEventBody::Error { status, message, fatal } => {
                 if let Some(turn) = self.turn.as_mut()

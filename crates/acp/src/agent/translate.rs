@@ -1,7 +1,8 @@
 //! What does an event of ours mean to an ACP client?
 //!
-//! Pure: one [`AgentEvent`] in, ACP `SessionUpdate`s out as JSON. User messages are not echoed, a subagent's words stay
-//! with its own thread (its tool calls carry `_meta.threadId`), and ends and fatal errors are left to the turn.
+//! Pure: one [`AgentEvent`] in, ACP `SessionUpdate`s out as JSON. User messages are not echoed, and ends and fatal errors
+//! are left to the turn. A subagent's words, errors and model stay with its own thread; its calls and its usage are
+//! told with `_meta.threadId`, and each call when it begins with whose it is and the call that it is a part of.
 //! Source: ACP v1 `session/update`; runtime specification §1.3; `_meta.toolName` and `_meta.usage` as the daemon's
 //! clients know them from recorded transcripts.
 
@@ -29,6 +30,8 @@ pub(super) struct Translator {
 #[derive(Debug)]
 struct Call {
     name: String,
+    /// The subagent whose call it is.
+    agent: Option<String>,
     title: String,
     status: &'static str,
 }
@@ -47,9 +50,17 @@ impl Translator {
                 content.iter().filter_map(|part| self.message(part, event)).collect()
             }
             AgentEventBody::ToolRequest { request_id, name, args, display, kind, locations } => {
-                self.message = None;
-                let title = title(display.as_ref()).unwrap_or(name);
-                let call = Call { name: name.clone(), title: title.clone(), status: "pending" };
+                if thread.is_none() {
+                    self.message = None;
+                }
+                let agent = event.meta.get("agentName").and_then(Value::as_str);
+                let title = of_agent(agent, title(display.as_ref()).unwrap_or(name));
+                let mut meta = tool_meta(Some(name), thread);
+                for key in ["agentName", "parentToolCallId"] {
+                    meta.extend(event.meta.get(key).map(|value| (key.to_owned(), value.clone())));
+                }
+                let agent = agent.map(ToOwned::to_owned);
+                let call = Call { name: name.clone(), agent, title: title.clone(), status: "pending" };
                 self.tools.insert(request_id.clone(), call);
                 vec![json!({
                     "sessionUpdate": "tool_call",
@@ -60,7 +71,7 @@ impl Translator {
                     "content": [],
                     "locations": locations,
                     "rawInput": args,
-                    "_meta": tool_meta(Some(name), thread),
+                    "_meta": meta,
                 })]
             }
             AgentEventBody::ToolUpdate { request_id, display, content, data } => {
@@ -69,8 +80,9 @@ impl Translator {
                 let mut news = true;
                 if let Some(call) = self.tools.get_mut(request_id) {
                     news = std::mem::replace(&mut call.status, status) != status;
-                    if let Some(title) = title(display.as_ref()).filter(|title| **title != call.title) {
-                        title.clone_into(&mut call.title);
+                    let title = title(display.as_ref()).map(|title| of_agent(call.agent.as_deref(), title));
+                    if let Some(title) = title.filter(|title| *title != call.title) {
+                        call.title.clone_from(&title);
                         update.insert("title".to_owned(), json!(title));
                         news = true;
                     }
@@ -88,7 +100,7 @@ impl Translator {
                 if news { vec![Value::Object(update)] } else { Vec::new() }
             }
             body @ AgentEventBody::ToolResponse { request_id, name, display, content, data, is_error } => {
-                let call = Call { name: name.clone(), title: String::new(), status: "in_progress" };
+                let call = Call { name: name.clone(), agent: None, title: String::new(), status: "in_progress" };
                 self.tools.entry(request_id.clone()).or_insert(call);
                 let status = if *is_error { "failed" } else { "completed" };
                 let mut update = self.call_update(request_id, status, thread);
@@ -107,20 +119,26 @@ impl Translator {
             }
             AgentEventBody::Usage { model, input_tokens, output_tokens, cached_tokens } => {
                 let usage = usage(*input_tokens, *output_tokens, *cached_tokens);
+                let mut meta = json!({"usage": usage, "model": model});
+                if let (Some(thread), Value::Object(meta)) = (thread, &mut meta) {
+                    meta.insert("threadId".to_owned(), thread.into());
+                }
                 vec![json!({
                     "sessionUpdate": "agent_message_chunk",
                     "content": content::text_block(""),
-                    "_meta": {"usage": usage, "model": model},
+                    "_meta": meta,
                 })]
             }
-            AgentEventBody::SessionUpdate { title, model, .. } if title.is_some() || model.is_some() => {
+            AgentEventBody::SessionUpdate { title, model, .. }
+                if thread.is_none() && (title.is_some() || model.is_some()) =>
+            {
                 let mut update = Map::new();
                 update.insert("sessionUpdate".to_owned(), json!("session_info_update"));
                 update.extend(title.as_ref().map(|title| ("title".to_owned(), json!(title))));
                 update.extend(model.as_ref().map(|model| ("_meta".to_owned(), json!({crate::MODEL_META: model}))));
                 vec![Value::Object(update)]
             }
-            AgentEventBody::Error { status, message, fatal: false } => {
+            AgentEventBody::Error { status, message, fatal: false } if thread.is_none() => {
                 let mut error = event.meta.clone();
                 error.insert("status".to_owned(), json!(status));
                 if self.abilities.notices() {
@@ -184,6 +202,11 @@ impl Translator {
 /// What the call does, else the tool's name for people.
 fn title(display: Option<&ToolDisplay>) -> Option<&String> {
     display.and_then(|display| display.description.as_ref().or(display.name.as_ref()))
+}
+
+/// A title that says which subagent does it.
+fn of_agent(agent: Option<&str>, title: &str) -> String {
+    agent.map_or_else(|| title.to_owned(), |agent| format!("{agent}: {title}"))
 }
 
 fn tool_meta(name: Option<&str>, thread: Option<&str>) -> Meta {

@@ -339,6 +339,7 @@ impl Turn {
                 option("proceed_always", "Always allow", PermissionOptionKind::AllowAlways),
                 option("cancel", "Reject", PermissionOptionKind::RejectOnce),
             ],
+            origin: vec![],
         }
     }
 

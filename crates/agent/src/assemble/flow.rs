@@ -20,6 +20,7 @@ use crate::limits::BudgetPlugin;
 use crate::loops::LoopPlugin;
 use crate::models::SessionModel;
 use crate::routing::RoutingProcessor;
+use crate::subagents::{ChildSeat, RunPlugin};
 
 /// What the stages are made from.
 pub(super) struct FlowParts<'a> {
@@ -33,13 +34,15 @@ pub(super) struct FlowParts<'a> {
     pub(super) compressor: &'a Arc<Compressor>,
     /// Tokens of the running prompt.
     pub(super) used: &'a Arc<AtomicU64>,
+    /// Set for a subagent.
+    pub(super) seat: Option<&'a ChildSeat>,
 }
 
 impl FlowParts<'_> {
     /// The request processors.
     pub(super) fn processors(&self) -> Vec<Arc<dyn RequestProcessor>> {
         let instruction = Instruction::Provider(Arc::new(self.instruction()));
-        let mut processors = LlmAgent::default_processors(GenerateConfig::default(), instruction);
+        let mut processors = LlmAgent::default_processors(self.config(), instruction);
         processors.push(Arc::new(ThinkingProcessor(self.model.thinking.clone())));
         // What shortens the session comes before what measures it, and both before a model is chosen for what is left.
         processors.push(Arc::new(CompressionProcessor::new(self.compressor.clone())));
@@ -57,7 +60,10 @@ impl FlowParts<'_> {
     /// The plugins.
     pub(super) fn plugins(&self) -> Vec<Arc<dyn Plugin>> {
         let mut plugins: Vec<Arc<dyn Plugin>> = Vec::new();
-        if self.options.loops.enabled {
+        // A subagent's turns and time are bounded: it has no loop detector.
+        if let Some(seat) = self.seat {
+            plugins.push(Arc::new(RunPlugin::new(seat.guide.clone())));
+        } else if self.options.loops.enabled {
             let id = self.history.session_id.clone();
             plugins.push(Arc::new(LoopPlugin::new(id, self.model.clone(), self.options.loops)));
         }
@@ -69,11 +75,16 @@ impl FlowParts<'_> {
         plugins
     }
 
+    fn config(&self) -> GenerateConfig {
+        GenerateConfig { temperature: self.seat.and_then(|seat| seat.agent.temperature), ..GenerateConfig::default() }
+    }
+
     fn instruction(&self) -> SystemInstruction {
         let (context_files, unreadable) = find_context_files(self.cwd, &self.options.context);
         for (path, error) in unreadable {
             tracing::warn!(path = %path.display(), %error, "a context file can't be read");
         }
-        SystemInstruction::new(self.policy.clone(), self.options.interactive, None, &context_files)
+        let own = self.seat.map(|seat| seat.instruction.clone());
+        SystemInstruction::new(self.policy.clone(), self.options.interactive, own, &context_files)
     }
 }

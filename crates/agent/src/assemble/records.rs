@@ -44,6 +44,12 @@ impl RecordKeeper {
         self.records.begin(id.as_str(), &cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned()))
     }
 
+    /// A record for a run of the subagent `id`, beside the one of the session that people know.
+    pub(super) fn begin_subagent(&self, session: &SessionId, id: &SessionId, cwd: &Path) -> Recorder {
+        let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+        self.records.begin_subagent(session, id.as_str(), &cwd)
+    }
+
     pub(super) async fn knows(&self, id: &SessionId) -> bool {
         let id = id.to_string();
         self.run(move |records| Ok(records.knows(&id))).await.unwrap_or(false)
@@ -106,7 +112,8 @@ impl SessionRecords for AgentFactory {
         let session_id = Some(SessionId(loaded.session_id));
         let past = Past { events, recorder: Some(loaded.recorder) };
         let discovered = discover(&self.options, &new.cwd).await;
-        let session = self.assemble(NewSession { session_id, ..new }, discovered, past)?;
+        let new = NewSession { session_id, ..new };
+        let session = self.assemble(new, discovered, past, None)?.host(&self.options);
         Ok(LoadedSession { session, history, title, damaged })
     }
 
@@ -118,7 +125,7 @@ impl SessionRecords for AgentFactory {
 
 impl AgentFactory {
     fn keeper(&self) -> Result<&RecordKeeper, SessionError> {
-        self.records.as_ref().ok_or_else(|| SessionError::Record("use records: sessions are not recorded".to_owned()))
+        self.records.as_deref().ok_or_else(|| SessionError::Record("use records: sessions are not recorded".to_owned()))
     }
 }
 

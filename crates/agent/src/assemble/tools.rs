@@ -13,12 +13,13 @@ use convoke_tools::{
     ToolHooks, ToolRegistry, ToolScheduler, Truncation, Workspace,
 };
 
-use crate::AgentOptions;
 use crate::near_context::NearContext;
 use crate::questions::PortQuestioner;
 use crate::skills::find_skills;
+use crate::subagents::{Caller, ChildSeat, CompleteTask, InvokeAgent};
 use crate::tool_events::CurrentStream;
 use crate::web::LlmWeb;
+use crate::{AgentFactory, AgentOptions};
 
 /// Registers everything that a session may call.
 pub(super) fn registry(
@@ -100,6 +101,34 @@ fn shell(options: &AgentOptions) -> ShellOptions {
     shell
 }
 
+/// Registers what a subagent may call of its caller's tools, and how it hands in its report.
+pub(super) fn of_subagent(seat: &ChildSeat, registry: &ToolRegistry) -> Result<(), SessionError> {
+    seat.choose_tools(registry)?;
+    let complete = CompleteTask::new(seat.agent.output.clone(), seat.guide.clone());
+    registry.register(Arc::new(complete)).map_err(|error| SessionError::Failed(error.to_string()))
+}
+
+/// Registers the tool that calls subagents, where there are any and they may be called.
+pub(super) fn agents(
+    factory: &AgentFactory,
+    seat: Option<&ChildSeat>,
+    caller: Caller,
+    registry: &ToolRegistry,
+) -> Result<(), SessionError> {
+    let options = factory.options();
+    let tool = InvokeAgent::new(factory.clone(), Arc::new(caller));
+    let excluded = !options.tools.wants(tool.name());
+    let chosen = seat.is_none_or(|seat| seat.agent.may_call(tool.name()));
+    if excluded || !chosen || tool.is_too_deep(options.subagents.depth_max) || !tool.has_agents() {
+        return Ok(());
+    }
+    registry.register(Arc::new(tool)).map_err(|error| SessionError::Failed(error.to_string()))
+}
+
+/// What a subagent is told of a call that a person refused. Source: runtime specification §12.4.
+const REJECTED: &str = "User rejected this operation. The tool did not run. Take it as a decision: rethink, and find \
+                        another way or report what stood in yours.";
+
 /// What happens to large output: the whole of it goes to `outputs`.
 pub(super) fn truncation(options: &AgentOptions, outputs: Option<PathBuf>) -> Truncation {
     let threshold = options.output_threshold.unwrap_or(Truncation::default().threshold);
@@ -126,13 +155,23 @@ pub(super) fn scheduler(
     approver: Arc<dyn Approver>,
     observer: Arc<dyn SchedulerObserver>,
     hooks: Arc<dyn ToolHooks>,
+    seat: Option<&ChildSeat>,
 ) -> Arc<ToolScheduler> {
-    Arc::new(ToolScheduler::start(SchedulerOptions {
+    let mut options = SchedulerOptions {
         checkers,
         approver,
         observer,
         hooks,
         truncation,
         ..SchedulerOptions::new(registry.clone(), policy.clone())
-    }))
+    };
+    if let Some(seat) = seat {
+        options.subagent = Some(seat.definition.name.clone());
+        options.refusal = REJECTED;
+        // Less than its caller has for the call that waits for it: what is cancelled ends from the inside out.
+        for _ in 0..=seat.caller.depth() {
+            options.limits.cancel_grace = options.limits.cancel_grace * 3 / 4;
+        }
+    }
+    Arc::new(ToolScheduler::start(options))
 }

@@ -217,6 +217,7 @@ fn question(session_id: &SessionId, hooks: &[Arc<HookDefinition>]) -> Permission
             option(ONCE, "Run them in this session", PermissionOptionKind::AllowOnce),
             option("cancel", "Don't run them", PermissionOptionKind::RejectOnce),
         ],
+        origin: Vec::new(),
     }
 }
 

@@ -107,7 +107,7 @@ impl Invocation for Call {
         let live = cx.clone();
         let progress = move |progress: Progress| {
             let text = line(&progress);
-            live.update(LiveOutput { total_bytes: text.len() as u64, text, pid: None });
+            live.update(LiveOutput { total_bytes: text.len() as u64, text, pid: None, data: None });
         };
         match self.tool.call(self.args.clone(), &cx.cancel, progress).await {
             Ok(answer) => result(answer),

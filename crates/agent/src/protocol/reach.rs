@@ -9,7 +9,6 @@ use serde_json::Map;
 use tokio_util::sync::CancellationToken;
 
 use super::{AdkAgentProtocol, Ending, State, Stream};
-use crate::emitter::Emitter;
 
 /// Whose message it is that a user says in between.
 pub(crate) const STEERING: &str = "steering";
@@ -46,7 +45,7 @@ impl AdkAgentProtocol {
         };
         let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
         let id = StreamId(format!("{}-update-{number}", self.shared.key.session_id));
-        let emitter = Emitter::new(self.shared.log.clone(), id, self.shared.clock);
+        let emitter = self.shared.emitter(id);
         self.shared.stream.set(Some(Arc::new(emitter)));
         self.shared.compressor.compress_now(&session, &cancel).await
     }

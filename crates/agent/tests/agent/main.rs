@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
 
+mod cast;
 mod catalogue;
 mod client;
 mod context;
@@ -11,3 +12,4 @@ mod record;
 mod rig;
 mod session;
 mod skills;
+mod subagents;

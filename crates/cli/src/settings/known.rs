@@ -13,6 +13,7 @@ const KNOWN: &[&str] = &[
     "contextManagement.tools.outputMasking.minPrunableThresholdTokens",
     "contextManagement.tools.outputMasking.protectLatestTurn",
     "contextManagement.tools.outputMasking.protectionThresholdTokens",
+    "experimental.enableAgents",
     "general.defaultApprovalMode",
     "general.maxAttempts",
     "general.plan.directory",

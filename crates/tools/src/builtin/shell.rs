@@ -342,7 +342,7 @@ impl Call {
                 _ = ticks.tick() => if shown != Some(capture.total()) {
                     shown = Some(capture.total());
                     let text = capture.end(LIVE_BYTES_MAX);
-                    cx.update(LiveOutput { text, pid: Some(running.pid()), total_bytes: capture.total() });
+                    cx.update(LiveOutput { text, pid: Some(running.pid()), total_bytes: capture.total(), data: None });
                 },
             }
         }

@@ -8,6 +8,9 @@ use crate::{CallResult, CallStatus, ErrorType, ResultDisplay, ToolFailure, ToolO
 /// A session that ends while calls are being submitted.
 pub(super) const CLOSED: &str = "[Operation Cancelled] Reason: The session was closed. The tool never ran.";
 
+/// A call that a person refused.
+pub(super) const DENIED: &str = "User denied execution. The tool did not run.";
+
 /// What is known of a call when it ends.
 #[derive(Default)]
 pub(super) struct Known {
@@ -18,13 +21,15 @@ pub(super) struct Known {
     pub(super) ran: bool,
     /// Why a question was not answered.
     pub(super) unanswered: Option<String>,
+    /// What is said of a refusal.
+    pub(super) refusal: Option<&'static str>,
     /// The tool that ran first, if this call was to replace its result.
     pub(super) instead_of: Option<String>,
 }
 
 /// The status and the result of a call that ended so.
 pub(super) fn of(call: &FunctionCall, end: End, known: Known) -> (CallStatus, CallResult) {
-    let Known { result, output_file, ran, unanswered, instead_of } = known;
+    let Known { result, output_file, ran, unanswered, refusal, instead_of } = known;
     match (end, result) {
         (End::Success, Some(Ok(output))) => {
             let response = FunctionResponse::output(call, output.text.as_str());
@@ -63,7 +68,7 @@ pub(super) fn of(call: &FunctionCall, end: End, known: Known) -> (CallStatus, Ca
                            stop in time and was ended; what it did until then is not known.";
             (CallStatus::Cancelled, failed(call, message.to_owned(), ResultDisplay::Nothing, None, true))
         }
-        (End::NeverRan(reason), _) => never_ran(call, reason, unanswered, instead_of),
+        (End::NeverRan(reason), _) => never_ran(call, reason, (unanswered, refusal.unwrap_or(DENIED)), instead_of),
         (End::Success | End::Error | End::Stopped, _) => {
             debug_assert!(false, "a call ended with {end:?} and nothing to say");
             let message = "The tool ended without a result.".to_owned();
@@ -76,13 +81,13 @@ pub(super) fn of(call: &FunctionCall, end: End, known: Known) -> (CallStatus, Ca
 fn never_ran(
     call: &FunctionCall,
     reason: Reason,
-    unanswered: Option<String>,
+    (unanswered, refusal): (Option<String>, &str),
     instead_of: Option<String>,
 ) -> (CallStatus, CallResult) {
     let cancelled = |why: &str| (CallStatus::Cancelled, format!("[Operation Cancelled] Reason: {why}"), None);
     let failed_with = |why: &str| (CallStatus::Error, why.to_owned(), Some(ErrorType::ExecutionFailed));
     let (status, mut message, error_type) = match (reason, unanswered) {
-        (Reason::Refused, None) => cancelled("User denied execution. The tool did not run."),
+        (Reason::Refused, None) => cancelled(refusal),
         (Reason::Refused, Some(why)) => {
             cancelled(&format!("Nobody approved the call, because {why}. The tool did not run."))
         }

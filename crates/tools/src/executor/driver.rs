@@ -404,6 +404,7 @@ impl Driver {
     fn end(&mut self, call: CallKey, end: End) {
         let Some(flight) = self.flights.get_mut(&call) else { return };
         let mut known = std::mem::take(&mut flight.known);
+        known.refusal = Some(self.options.refusal);
         if known.result.is_none()
             && let Err(failure) = &flight.prepared.invocation
         {

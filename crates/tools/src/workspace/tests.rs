@@ -35,6 +35,7 @@ impl Tree {
             more_roots: vec![self.path("home")],
             read_roots: vec![self.path("read"), self.path("missing")],
             home: Some(self.path("home")),
+            kept: vec!["KEPT.md".to_owned()],
             ..WorkspaceOptions::default()
         })
         .unwrap()
@@ -47,6 +48,19 @@ impl Tree {
             Err(other) => panic!("{raw}: {other}"),
         }
     }
+}
+
+#[test]
+fn files_that_are_kept_are_read_and_not_written() {
+    let tree = Tree::new();
+    fs::write(tree.path("work/sub/KEPT.md"), "").unwrap();
+    symlink("sub/KEPT.md", tree.path("work/alias")).unwrap();
+    symlink("a.txt", tree.path("work/KEPT.md")).unwrap();
+    for raw in ["sub/KEPT.md", "alias", "KEPT.md", "../home/KEPT.md"] {
+        assert!(tree.resolve(raw, Access::Read).is_some(), "{raw}");
+        assert!(matches!(tree.workspace().resolve(raw, Access::Write), Err(PathError::Kept(_))), "{raw}");
+    }
+    assert!(tree.resolve("sub/kept.txt", Access::Write).is_some());
 }
 
 #[test]

@@ -42,6 +42,7 @@ const TABLE: &[Library] = &[
     library("tokio-rustls", &["daemon"]),
     library("clap", &["cli"]),
     library("jsonc-parser", &["cli"]),
+    library("serde-saphyr", &["agent"]),
     library("shlex", &["cli"]),
     library("anstream", &["cli"]),
     library("tracing-subscriber", &["cli"]),

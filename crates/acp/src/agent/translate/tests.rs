@@ -179,3 +179,32 @@ fn a_list_of_things_to_do_is_a_plan() {
     let mut translator = Translator::default();
     assert_eq!(translator.updates(&event(Some("sub"), written(todos, false))).len(), 1, "a subagent's is its own");
 }
+
+#[test]
+fn a_subagents_call_says_whose_it_is_and_its_model_is_not_the_sessions() {
+    let mut translator = Translator::default();
+    let mut begun = event(Some("t1"), request("t1/a"));
+    begun.meta = Meta::from_iter([
+        ("agentName".to_owned(), json!("scout")),
+        ("parentToolCallId".to_owned(), json!("c1")),
+        ("agentPath".to_owned(), json!(["scout"])),
+    ]);
+    let call = translator.updates(&begun).remove(0);
+    assert_eq!(call["title"], "scout: shell");
+    let meta = json!({"toolName": "shell", "threadId": "t1", "agentName": "scout", "parentToolCallId": "c1"});
+    assert_eq!(call["_meta"], meta);
+    let display = ToolDisplay { description: Some("ls".into()), ..ToolDisplay::default() };
+    let moved = event(Some("t1"), update("t1/a", Some(display), json!({"status": "executing"})));
+    assert_eq!(translator.updates(&moved)[0]["title"], "scout: ls");
+    let model = AgentEventBody::SessionUpdate { title: None, model: Some("small".into()), config: None };
+    assert!(translator.updates(&event(Some("t1"), model)).is_empty());
+    let error = AgentEventBody::Error { status: ErrorStatus::Internal, message: "x".into(), fatal: false };
+    assert!(translator.updates(&event(Some("t1"), error)).is_empty());
+    let usage = AgentEventBody::Usage {
+        model: "small".into(),
+        input_tokens: Some(1),
+        output_tokens: None,
+        cached_tokens: None,
+    };
+    assert_eq!(translator.updates(&event(Some("t1"), usage))[0]["_meta"]["threadId"], "t1");
+}

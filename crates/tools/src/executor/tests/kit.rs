@@ -87,7 +87,7 @@ pub(super) fn waits(name: &'static str, started: Arc<Notify>) -> Arc<dyn Declara
     probe(name, Kind::Execute, move |_, cx| {
         let started = Arc::clone(&started);
         async move {
-            cx.update(LiveOutput { text: "half".to_owned(), pid: None, total_bytes: 4 });
+            cx.update(LiveOutput { text: "half".to_owned(), total_bytes: 4, ..LiveOutput::default() });
             started.notify_one();
             cx.cancel.cancelled().await;
             Err(ToolFailure::cancelled("half of it"))
