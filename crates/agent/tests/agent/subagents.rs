@@ -26,10 +26,11 @@ fn result(events: &[Arc<AgentEvent>]) -> (String, bool) {
 }
 
 fn end(thread: &[Arc<AgentEvent>]) -> (String, Value) {
-    match &thread.last().unwrap().body {
-        AgentEventBody::AgentEnd { reason, data } => (format!("{reason:?}"), data.clone().unwrap_or_default()),
-        other => panic!("{other:?}"),
-    }
+    let of_end = |body: &AgentEventBody| match body {
+        AgentEventBody::AgentEnd { reason, data } => Some((format!("{reason:?}"), data.clone().unwrap_or_default())),
+        _ => None,
+    };
+    of_end(&thread.last().unwrap().body).unwrap()
 }
 
 fn last() -> Vec<Answer> {
