@@ -17,6 +17,8 @@ use crate::trust::Trust;
 
 /// The folder with definitions, in a home's and a workspace's folder of ours.
 const FOLDER: &str = "agents";
+/// Keys below `agents` in the settings that are about subagents; the others are agents that a daemon hosts.
+pub(crate) const KEYS: [&str; 2] = ["overrides", "maxDepth"];
 /// Deeper than this nobody can follow who asks for what.
 const DEPTH_MAX: i64 = 4;
 

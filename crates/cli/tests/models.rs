@@ -230,3 +230,40 @@ async fn a_silent_server_does_not_hold_the_list_up() {
     assert!(ran.stdout.contains("silent (openai): unreachable: no answer within 3 s\n"), "{}", ran.stdout);
     assert!(ran.stdout.contains("* quick/a\n"), "{}", ran.stdout);
 }
+
+#[test]
+fn agents_are_listed_and_those_of_a_folder_are_agreed_to() {
+    let environment = TestEnvironment::new();
+    let definition = |name: &str| format!("---\nname: {name}\ndescription: Helps.\ntools: [glob]\n---\nHelp.");
+    environment.write("home/.gemini/agents/mine.md", definition("mine"));
+    environment.write("home/.convoke/agents/odd.md", "---\nname: odd\ncolour: red\n---\nx");
+    environment.write("workspace/.convoke/agents/theirs.md", definition("theirs"));
+    let agents = |args: &[&str]| run(environment.command(CONVOKE).arg("agents").args(args), "");
+    let object = |ran: &Ran| serde_json::from_str::<Value>(&ran.stdout).unwrap();
+    let names = |object: &Value| -> Vec<String> {
+        let names = object["agents"].as_array().unwrap().iter();
+        names.map(|agent| agent["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let untrusted = agents(&["list", "--json"]);
+    assert_eq!(names(&object(&untrusted)), ["codebase_investigator", "generalist", "cli_help", "mine"]);
+    assert!(
+        untrusted.stderr.contains("agents of ") && untrusted.stderr.contains("are ignored"),
+        "{}",
+        untrusted.stderr
+    );
+    let listed = agents(&["list", "--skip-trust"]);
+    assert_eq!(listed.code, Some(0));
+    assert!(listed.stdout.contains("\ntheirs (local, workspace, "), "{}", listed.stdout);
+    let limits = ", asks before it is used)\n  tools: glob; model: the caller's; at most 30 turns, 10 minutes";
+    assert!(listed.stdout.contains(limits), "{}", listed.stdout);
+    assert!(listed.stderr.contains("odd.md: key 'description' is missing"), "{}", listed.stderr);
+    assert_eq!(agents(&["acknowledge", "theirs", "--skip-trust"]).code, Some(0));
+    let after = object(&agents(&["list", "--json", "--skip-trust"]));
+    assert_eq!(after["agents"][4]["acknowledged"], true);
+    assert_eq!(after["problems"].as_array().unwrap().len(), 1);
+    for (name, why) in [("mine", "needs no agreement"), ("nobody", "there is none of this name")] {
+        let refused = agents(&["acknowledge", name, "--skip-trust"]);
+        assert_eq!(refused.code, Some(42));
+        assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    }
+}

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use convoke_daemon::{AgentCommand, AgentSource, NamedAgents, SECRET_VARIABLES};
 use serde_json::Value;
 
+use crate::agents;
 use crate::args::{AgentArgs, ServeArgs};
 use crate::credentials;
 use crate::failure::complain;
@@ -48,6 +49,9 @@ fn from_settings(settings: &Settings, cwd: &Path) -> anyhow::Result<BTreeMap<Str
     for (name, agent) in settings.get("agents").and_then(Value::as_object).into_iter().flatten() {
         // Other programs keep other things under this key of files that we read, too.
         let Some(program) = agent.get("command").and_then(Value::as_str).filter(|command| !command.is_empty()) else {
+            if agents::KEYS.contains(&name.as_str()) {
+                continue;
+            }
             complain(&format!("warning: agents.{name} in the settings has no command and is ignored"));
             continue;
         };

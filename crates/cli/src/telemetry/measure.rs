@@ -59,6 +59,8 @@ static SLASH_MODEL_COUNT: Instrument =
 static HOOK_CALL_COUNT: Instrument = counter("gemini_cli.hook_call.count", "Hooks that ran");
 static HOOK_CALL_LATENCY: Instrument = histogram("gemini_cli.hook_call.latency", "ms", "How long hooks ran");
 static AGENT_RUN_COUNT: Instrument = counter("gemini_cli.agent.run.count", "Runs of subagents");
+static AGENT_RECOVERY_COUNT: Instrument =
+    counter("gemini_cli.agent.recovery_attempt.count", "Runs of subagents that met a limit and got one more turn");
 static AGENT_DURATION: Instrument = histogram("gemini_cli.agent.duration", "ms", "How long subagents ran");
 static AGENT_TURNS: Instrument = histogram("gemini_cli.agent.turns", "turns", "Turns that subagents took");
 static GEN_AI_TOKENS: Instrument =
@@ -96,6 +98,7 @@ pub(super) fn of(record: &Record) -> Vec<Measurement> {
             to.count(&HOOK_CALL_COUNT, &["hook_event_name", "hook_name", "success"]);
             to.take("duration_ms", 1.0, &HOOK_CALL_LATENCY, &["hook_event_name", "hook_name", "success"]);
         }
+        "agent.recovery_attempt" => to.count(&AGENT_RECOVERY_COUNT, &["agent_name", "reason"]),
         "agent.finish" => {
             to.count(&AGENT_RUN_COUNT, &["agent_name", "terminate_reason"]);
             to.take("duration_ms", 1.0, &AGENT_DURATION, &["agent_name"]);
