@@ -459,7 +459,7 @@ async fn time_ends_a_prompt_but_not_while_somebody_is_asked() {
     assert_eq!((reason, &data["code"]), (StreamEndReason::MaxTime, &json!("MAX_TIME_PER_PROMPT_EXCEEDED")));
     assert!(sketch(&events).iter().all(|line| !line.starts_with("error")));
     // An hour of thinking is the user's own; the clock is seen to stand still by the limit that it never reaches.
-    let mut long = Long::new(vec![shell("true"), said("done")], |options| {
+    let mut long = Long::new(vec![shell("touch asked"), said("done")], |options| {
         options.limits = PromptLimits { tokens: None, time: Some(Duration::from_secs(30)) };
         options.policy.mode = convoke_tools::Mode::Default;
     })
@@ -472,7 +472,7 @@ async fn time_ends_a_prompt_but_not_while_somebody_is_asked() {
 
 #[tokio::test]
 async fn a_word_in_between_is_heard_before_the_next_model_call() {
-    let mut long = Long::new(vec![shell("true"), said("as you say"), said("more")], |options| {
+    let mut long = Long::new(vec![shell("touch asked"), said("as you say"), said("more")], |options| {
         options.policy.mode = convoke_tools::Mode::Default;
     })
     .await;

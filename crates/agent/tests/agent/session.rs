@@ -120,7 +120,7 @@ async fn an_always_answer_switches_the_mode_and_says_so() {
 #[tokio::test]
 async fn aborting_ends_a_silent_model_and_a_pending_question() {
     let mut rig =
-        Rig::new(vec![vec![piece(vec![call("run_shell_command", json!({"command": "true"}))]), stop()]]).await;
+        Rig::new(vec![vec![piece(vec![call("run_shell_command", json!({"command": "touch asked"}))]), stop()]]).await;
     let events = rig.send("run").await.unwrap();
     let question = rig.questions.recv().await.unwrap();
     assert_eq!(rig.send("again").await.err(), Some(SendError::Busy));
