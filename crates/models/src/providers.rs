@@ -7,6 +7,7 @@ mod join;
 pub(crate) mod openai;
 mod outcome;
 pub(crate) mod vertex;
+mod wire_names;
 
 /// The field of a part that holds what only Anthropic's servers understand; it goes back to them and to nobody else.
 pub(crate) const ANTHROPIC: &str = "anthropic";

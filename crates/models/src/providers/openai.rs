@@ -104,7 +104,7 @@ impl ContentGenerator for OpenAi {
         let body = body::chat(&request, &self.dialect, Shape::Whole)?;
         let work = async {
             let text = self.http.post("chat/completions", body).await?.bytes().await?;
-            let mut assembler = Assembler::default();
+            let mut assembler = Assembler::new(&request);
             let mut pieces: Vec<_> = assembler.take(&parse_json(&text)?)?.into_iter().collect();
             pieces.extend(assembler.finish());
             Ok(join(pieces))
@@ -119,7 +119,7 @@ impl ContentGenerator for OpenAi {
             let body = body::chat(&request, &dialect, Shape::Stream)?;
             let answer = or_cancelled(&cancel, http.post("chat/completions", body)).await?;
             let mut documents = answer.documents();
-            let mut assembler = Assembler::default();
+            let mut assembler = Assembler::new(&request);
             while let Some(text) = or_cancelled(&cancel, documents.next()).await? {
                 if text.trim_ascii() == b"[DONE]" {
                     assembler.done();

@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use convoke_adk::{LlmRequest, ModelError, ModelErrorKind};
 use serde_json::{Map, Value, json};
 
-use super::body::wire_name;
 use crate::error::classify_inline;
 use crate::generator::GenerateResponse;
 use crate::providers::ANTHROPIC;
+use crate::providers::wire_names::WireNames;
 
 /// The most blocks that may be open at once. Servers send one after the other; this is what a broken one may cost us.
 const OPEN_MAX: usize = 64;
@@ -42,9 +42,7 @@ struct Block {
 
 impl Assembler {
     pub(super) fn new(request: &LlmRequest) -> Self {
-        let renamed = request.tools.keys().filter(|name| wire_name(name) != name.as_str());
-        let names = renamed.map(|name| (wire_name(name).into_owned(), name.clone())).collect();
-        Self { names, ..Self::default() }
+        Self { names: WireNames::of(request).back(), ..Self::default() }
     }
 
     /// Takes one event, or a whole message, and gives what can be told at once. Unknown events are passed over.

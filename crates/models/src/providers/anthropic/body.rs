@@ -17,6 +17,7 @@ use super::generation::Generation;
 use crate::providers::ANTHROPIC;
 use crate::providers::extra::Extra;
 use crate::providers::outcome::outcome;
+use crate::providers::wire_names::WireNames;
 
 /// What differs between servers.
 #[derive(Debug)]
@@ -39,11 +40,6 @@ pub(super) fn messages(request: &LlmRequest, dialect: &Dialect, shape: Shape) ->
         .map_err(|error| ModelError::new(ModelErrorKind::Other, format!("write the request: {error}")))
 }
 
-/// A tool's name with what the protocol does not take replaced.
-pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
-    plain(name)
-}
-
 struct Body<'a> {
     request: &'a LlmRequest,
     dialect: &'a Dialect,
@@ -64,12 +60,13 @@ impl Serialize for Body<'_> {
             ours.entry(&mut map, "max_tokens", Some(generation.max_tokens))?;
         }
         ours.entry(&mut map, "system", system(request, dialect.caching))?;
-        let tools = tools(request);
+        let names = WireNames::of(request);
+        let tools = tools(request, &names);
         if !tools.is_empty() {
             ours.entry(&mut map, "tools", Some(tools))?;
             ours.entry(&mut map, "tool_choice", tool_choice(request, generation.thinking.is_some()))?;
         }
-        ours.entry(&mut map, "messages", Some(conversation(request, dialect.caching)))?;
+        ours.entry(&mut map, "messages", Some(conversation(request, &names, dialect.caching)))?;
         ours.entry(&mut map, "thinking", generation.thinking)?;
         if !counts {
             ours.entry(&mut map, "output_config", generation.effort.map(|effort| json!({"effort": effort})))?;
@@ -115,7 +112,7 @@ fn answer_form(extra: &Map<String, Value>) -> Option<String> {
     }
 }
 
-fn tools(request: &LlmRequest) -> Vec<ToolOut<'_>> {
+fn tools<'a>(request: &'a LlmRequest, names: &WireNames) -> Vec<ToolOut<'a>> {
     // With none allowed they all stay, since earlier messages may name them; the choice forbids them.
     let allowed = |name: &String| match &request.allowed_tools {
         Some(allowed) if !allowed.is_empty() => allowed.contains(name),
@@ -123,7 +120,7 @@ fn tools(request: &LlmRequest) -> Vec<ToolOut<'_>> {
     };
     let offered = request.tools.values().filter(|tool| allowed(&tool.name));
     let tool = offered.map(|tool| ToolOut {
-        name: wire_name(&tool.name),
+        name: names.wire(&tool.name),
         description: &tool.description,
         input_schema: schema(&tool.parameters),
     });
@@ -247,8 +244,8 @@ impl Serialize for Block<'_> {
     }
 }
 
-fn conversation(request: &LlmRequest, caching: bool) -> Vec<Message<'_>> {
-    let mut out = Conversation::default();
+fn conversation<'a>(request: &'a LlmRequest, names: &'a WireNames, caching: bool) -> Vec<Message<'a>> {
+    let mut out = Conversation::new(names);
     for (index, content) in request.contents.iter().enumerate() {
         match content.role {
             Role::Model => out.model(index, content),
@@ -264,8 +261,8 @@ fn conversation(request: &LlmRequest, caching: bool) -> Vec<Message<'_>> {
 }
 
 /// The messages so far, and the user's next one.
-#[derive(Default)]
 struct Conversation<'a> {
+    names: &'a WireNames,
     list: Vec<Message<'a>>,
     /// Ids that were given out; they must not repeat.
     ids: HashSet<String>,
@@ -282,6 +279,11 @@ struct Open<'a> {
 }
 
 impl<'a> Conversation<'a> {
+    fn new(names: &'a WireNames) -> Self {
+        let (list, results, told) = (Vec::new(), Vec::new(), Vec::new());
+        Self { names, list, ids: HashSet::new(), open: VecDeque::new(), results, told }
+    }
+
     fn model(&mut self, index: usize, content: &'a Content) {
         self.flush();
         let mut blocks = Vec::new();
@@ -293,7 +295,7 @@ impl<'a> Conversation<'a> {
                 let id = self.id(own_id, index);
                 self.open.push_back(Open { name, own_id, id: id.clone() });
                 let args = call.get("args").filter(|args| args.is_object());
-                blocks.push(Block::new(What::Call { id, name: wire_name(name), args, extra: kept }));
+                blocks.push(Block::new(What::Call { id, name: self.names.wire(name), args, extra: kept }));
             } else if part.is_thought() {
                 blocks.extend(kept.map(|raw| Block::new(What::Raw(raw))));
             } else if let Some(text) = part.as_text().filter(|text| !is_blank(text)) {
@@ -398,7 +400,7 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Letters, digits, `_` and `-`, the most that ids and names may have.
+/// Letters, digits, `_` and `-`, the most that ids may have.
 fn plain(text: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if text.chars().all(fits) {

@@ -6,12 +6,15 @@
 //! own, in each chunk, or never. Arguments that can't be read make the whole answer a `MALFORMED_FUNCTION_CALL`,
 //! which the stream rules repeat.
 
-use convoke_adk::ModelError;
+use std::collections::HashMap;
+
+use convoke_adk::{LlmRequest, ModelError};
 use serde_json::{Map, Value, json};
 
 use crate::error::classify_inline;
 use crate::generator::GenerateResponse;
 use crate::providers::OPENAI;
+use crate::providers::wire_names::WireNames;
 
 /// The most calls in one answer: more than any model makes, and what a broken server may cost us.
 const CALLS_MAX: usize = 256;
@@ -21,6 +24,8 @@ const DETAILS_MAX: usize = 1024;
 /// One answer under way.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
+    /// Tools by the name that was sent, where that is another than their own.
+    names: HashMap<String, String>,
     calls: Vec<Call>,
     /// OpenRouter's `reasoning_details`: what a model wants back.
     details: Vec<Map<String, Value>>,
@@ -45,6 +50,10 @@ struct Call {
 }
 
 impl Assembler {
+    pub(super) fn new(request: &LlmRequest) -> Self {
+        Self { names: WireNames::of(request).back(), ..Self::default() }
+    }
+
     /// Takes one chunk, or a whole completion, and gives what can be told at once.
     pub(super) fn take(&mut self, chunk: &Value) -> Result<Option<GenerateResponse>, ModelError> {
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
@@ -95,7 +104,7 @@ impl Assembler {
         let mut parts = Vec::with_capacity(self.calls.len());
         let mut malformed = false;
         for call in &self.calls {
-            match call.part() {
+            match call.part(&self.names) {
                 Some(part) => parts.push(part),
                 None => malformed = true,
             }
@@ -239,7 +248,7 @@ impl Assembler {
 
 impl Call {
     /// The call as a part; `None` if it has no name or its arguments are no object.
-    fn part(&self) -> Option<Value> {
+    fn part(&self, names: &HashMap<String, String>) -> Option<Value> {
         if self.name.is_empty() {
             return None;
         }
@@ -247,7 +256,8 @@ impl Call {
         if let Some(id) = &self.id {
             call.insert("id".to_owned(), id.as_str().into());
         }
-        call.insert("name".to_owned(), self.name.as_str().into());
+        let name = names.get(&self.name).unwrap_or(&self.name);
+        call.insert("name".to_owned(), name.as_str().into());
         call.insert("args".to_owned(), Value::Object(arguments(&self.arguments)?));
         let mut part = json!({"functionCall": call});
         if let (false, Some(part)) = (self.extra.is_empty(), part.as_object_mut()) {

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::providers::OPENAI;
 use crate::providers::extra::Extra;
 use crate::providers::outcome::outcome;
+use crate::providers::wire_names::WireNames;
 
 /// What differs between servers.
 #[derive(Debug, Default)]
@@ -51,8 +52,9 @@ impl Serialize for Body<'_> {
         let ours = Extra::new(&config.extra, &dialect.extra_body);
         let mut map = serializer.serialize_map(None)?;
         ours.entry(&mut map, "model", Some(&request.model))?;
-        ours.entry(&mut map, "messages", Some(messages(request)))?;
-        let tools = tools(request);
+        let names = WireNames::of(request);
+        ours.entry(&mut map, "messages", Some(messages(request, &names)))?;
+        let tools = tools(request, &names);
         if !tools.is_empty() {
             ours.entry(&mut map, "tools", Some(tools))?;
             ours.entry(&mut map, "tool_choice", Some("auto"))?;
@@ -86,11 +88,11 @@ fn response_format(extra: &Map<String, Value>) -> Option<Value> {
     }
 }
 
-fn tools<'a>(request: &'a LlmRequest) -> Vec<ToolOut<'a>> {
+fn tools<'a>(request: &'a LlmRequest, names: &WireNames) -> Vec<ToolOut<'a>> {
     let allowed = |name: &String| request.allowed_tools.as_ref().is_none_or(|allowed| allowed.contains(name));
     let offered = request.tools.values().filter(|tool| allowed(&tool.name));
     let function = |tool: &'a FunctionDeclaration| FunctionOut {
-        name: &tool.name,
+        name: names.wire(&tool.name),
         description: &tool.description,
         parameters: &tool.parameters,
     };
@@ -105,7 +107,7 @@ struct ToolOut<'a> {
 
 #[derive(Serialize)]
 struct FunctionOut<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
     parameters: &'a Value,
 }
@@ -155,7 +157,7 @@ struct CallOut<'a> {
 
 #[derive(Serialize)]
 struct CalledOut<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     #[serde(serialize_with = "as_text")]
     arguments: Option<&'a Value>,
 }
@@ -168,8 +170,8 @@ fn as_text<S: Serializer>(args: &Option<&Value>, serializer: S) -> Result<S::Ok,
     }
 }
 
-fn messages(request: &LlmRequest) -> Vec<Message<'_>> {
-    let mut out = Messages { list: Vec::with_capacity(request.contents.len() + 1), open: VecDeque::new() };
+fn messages<'a>(request: &'a LlmRequest, names: &'a WireNames) -> Vec<Message<'a>> {
+    let mut out = Messages { names, list: Vec::with_capacity(request.contents.len() + 1), open: VecDeque::new() };
     match request.system_instruction.as_slice() {
         [] => {}
         [one] => out.list.push(Message::new("system", Said::Text(Cow::Borrowed(one)))),
@@ -187,6 +189,7 @@ fn messages(request: &LlmRequest) -> Vec<Message<'_>> {
 
 /// The messages so far, and the calls of the last assistant's message that have no tool message yet.
 struct Messages<'a> {
+    names: &'a WireNames,
     list: Vec<Message<'a>>,
     open: VecDeque<(&'a str, Cow<'a, str>)>,
 }
@@ -205,7 +208,7 @@ impl<'a> Messages<'a> {
             };
             self.open.push_back((name, id.clone()));
             let arguments = raw.get("args").filter(|args| !args.is_null());
-            let function = CalledOut { name, arguments };
+            let function = CalledOut { name: self.names.wire(name), arguments };
             calls.push(CallOut { id, r#type: "function", function, extra: kept(part) });
         }
         let text = joined(content.parts.iter().filter(|part| !part.is_thought()).filter_map(Part::as_text), "");

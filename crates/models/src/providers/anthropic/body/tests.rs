@@ -210,3 +210,18 @@ fn parameters() {
     let keys: Vec<_> = counted.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["model", "system", "messages"]);
 }
+
+#[test]
+fn two_names_that_would_be_one_on_the_wire_stay_two() {
+    let request = request(&[
+        json!({"role": "user", "parts": [{"text": "hi"}]}),
+        json!({"role": "model", "parts": [{"functionCall": {"id": "1", "name": "mcp_a.b", "args": {}}}]}),
+    ]);
+    let mut request = with_tool(request, "mcp_a.b", json!({}));
+    let other = with_tool(LlmRequest::default(), "mcp_a_b", json!({}));
+    Arc::make_mut(&mut request.tools).extend(other.tools.iter().map(|(name, tool)| (name.clone(), tool.clone())));
+    let dialect = Dialect { caching: false, extra_body: Map::new() };
+    let body: Value = serde_json::from_slice(&messages(&request, &dialect, Shape::Stream).unwrap()).unwrap();
+    assert_eq!([&body["tools"][0]["name"], &body["tools"][1]["name"]], ["mcp_a_b_2", "mcp_a_b"]);
+    assert_eq!(body["messages"][1]["content"][0]["name"], "mcp_a_b_2");
+}

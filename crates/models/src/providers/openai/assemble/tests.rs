@@ -216,3 +216,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_call_comes_back_under_the_tool_s_own_name() {
+    let mut request = LlmRequest::default();
+    for name in ["mcp_a.b_c", "mcp_a_b_c"] {
+        let tool = convoke_adk::FunctionDeclaration {
+            name: name.into(),
+            description: String::new(),
+            parameters: json!({"type": "object"}),
+        };
+        std::sync::Arc::make_mut(&mut request.tools).insert(name.into(), tool);
+    }
+    for (wire, own) in [("mcp_a_b_c_2", "mcp_a.b_c"), ("mcp_a_b_c", "mcp_a_b_c"), ("unknown", "unknown")] {
+        let mut assembler = Assembler::new(&request);
+        let call = json!({"index": 0, "id": "1", "function": {"name": wire, "arguments": "{}"}});
+        let mut pieces: Vec<_> = assembler.take(&delta(json!({"tool_calls": [call]}))).unwrap().into_iter().collect();
+        pieces.extend(assembler.take(&end("tool_calls")).unwrap());
+        pieces.extend(assembler.finish());
+        let answer = serde_json::to_value(join(pieces)).unwrap();
+        assert_eq!(answer["candidates"][0]["content"]["parts"][0]["functionCall"]["name"], own);
+    }
+}

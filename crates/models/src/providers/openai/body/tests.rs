@@ -138,3 +138,21 @@ fn media() {
         ]}]),
     );
 }
+
+#[test]
+fn names_that_the_protocol_refuses_travel_as_others_in_tools_and_history_alike() {
+    let mut request = request(json!([
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {"role": "model", "parts": [{"functionCall": {"id": "1", "name": "mcp_a.b_c", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"id": "1", "name": "mcp_a.b_c", "response": {"output": "o"}}}]},
+    ]));
+    for name in ["mcp_a.b_c", "mcp_a_b_c"] {
+        let tool = FunctionDeclaration { name: name.into(), description: "d".into(), parameters: json!({}) };
+        Arc::make_mut(&mut request.tools).insert(name.into(), tool);
+    }
+    let body = body(&request, &Dialect::default(), Shape::Whole);
+    assert_eq!(body["tools"][0]["function"]["name"], "mcp_a_b_c_2");
+    assert_eq!(body["tools"][1]["function"]["name"], "mcp_a_b_c");
+    assert_eq!(body["messages"][1]["tool_calls"][0]["function"]["name"], "mcp_a_b_c_2");
+    assert_eq!(body["messages"][2]["tool_call_id"], "1");
+}
