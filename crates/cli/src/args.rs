@@ -2,6 +2,7 @@
 
 mod agents;
 mod hooks;
+mod mcp;
 mod serve;
 mod sessions;
 
@@ -12,6 +13,7 @@ use convoke_protocol::ApprovalMode;
 
 pub(crate) use agents::{AgentsArgs, AgentsCommand};
 pub(crate) use hooks::{HooksArgs, HooksCommand};
+pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand, ScopeArg, TransportArg};
 pub(crate) use serve::{IsolationArg, LimitArgs, ServeArgs};
 pub(crate) use sessions::SessionArgs;
 
@@ -60,6 +62,8 @@ pub(crate) enum Command {
     Agents(AgentsArgs),
     /// List the commands that settings run around prompts and tools, agree to a project's, or take over those of Claude Code
     Hooks(HooksArgs),
+    /// Add, remove, list and test servers of the Model Context Protocol
+    Mcp(McpArgs),
     /// Install, list, update and uninstall extensions
     Extensions(ExtensionsArgs),
     /// Say what may be done without asking, and by which rule

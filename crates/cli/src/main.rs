@@ -18,6 +18,7 @@ mod hooks;
 mod logging;
 mod login;
 mod mcp;
+mod mcp_command;
 mod models_command;
 mod policies;
 mod policy_command;
@@ -85,6 +86,7 @@ fn dispatch(cli: Cli) -> Exit {
         Some(Command::Agents(args)) => agents::run(&args),
         Some(Command::Models(args)) => models_command::run(&args),
         Some(Command::Hooks(args)) => hooks::command::run(&args),
+        Some(Command::Mcp(args)) => mcp_command::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Extensions(args)) => extensions::run(&args.command),
         None if cli.run.acp => acp::run(&cli.run.agent),

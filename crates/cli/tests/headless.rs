@@ -8,6 +8,8 @@ mod extensions;
 mod hooks;
 #[path = "headless/limits.rs"]
 mod limits;
+#[path = "headless/mcp.rs"]
+mod mcp;
 #[path = "headless/policy.rs"]
 mod policy;
 #[path = "headless/prompts.rs"]

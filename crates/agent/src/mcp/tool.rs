@@ -56,8 +56,8 @@ impl DeclarativeTool for ServerTool {
     }
 
     fn parallelizable(&self) -> bool {
-        // Only the order is at stake, and a server that says so knows its own tools.
-        self.origin.read_only == Some(true)
+        // A server's word that its tool only reads counts where the user trusts the server.
+        self.origin.trusted && self.origin.read_only == Some(true)
     }
 
     fn truncates_output(&self) -> bool {
