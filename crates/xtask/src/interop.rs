@@ -5,6 +5,7 @@
 
 mod daemon;
 mod foreign;
+mod mcp;
 mod needs;
 mod network;
 mod page;
@@ -41,6 +42,8 @@ const SUITES: &[Suite] = &[
     },
     Suite { name: "acp sdk", needs: &[Need::Packages, Need::Node22], run: foreign::acp_sdk },
     Suite { name: "gemini cli", needs: &[Need::Packages, Need::Node22], run: foreign::gemini_cli },
+    Suite { name: "mcp typescript sdk", needs: &[Need::Packages, Need::Node22], run: mcp::typescript_sdk },
+    Suite { name: "mcp python sdk", needs: &[Need::Packages, Need::Node22, Need::McpPython], run: mcp::python_sdk },
 ];
 
 /// How one suite ended.

@@ -1,4 +1,4 @@
-//! What is on this machine, and what may be fetched: Node, the pinned npm packages, a browser.
+//! What is on this machine, and what may be fetched: Node, the pinned npm packages, a Python SDK, a browser.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,9 @@ const NODE_MIN: u32 = 20;
 /// What the qwen packages ask for.
 const NODE_OF_QWEN: u32 = 22;
 
+/// Python packages, by version. A folder for each set of them is made under `target`.
+const PYTHON_PACKAGES: &str = "mcp==2.3.0";
+
 /// Something that not every machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
@@ -26,6 +29,8 @@ pub(super) enum Need {
     Packages,
     /// The Node that comes as one of those packages.
     Node22,
+    /// A Python that has the protocol's official SDK.
+    McpPython,
     Browser,
     /// Network namespaces that this user may make.
     Namespaces,
@@ -38,6 +43,7 @@ pub(super) struct Machine {
     node: OnceCell<Found>,
     packages: OnceCell<Found>,
     node22: OnceCell<Found>,
+    mcp_python: OnceCell<Found>,
     browser: OnceCell<Found>,
     namespaces: OnceCell<Found>,
 }
@@ -61,6 +67,7 @@ impl Machine {
             node: OnceCell::new(),
             packages: OnceCell::new(),
             node22: OnceCell::new(),
+            mcp_python: OnceCell::new(),
             browser: OnceCell::new(),
             namespaces: OnceCell::new(),
         }
@@ -80,6 +87,7 @@ impl Machine {
             Need::Node => node("node".into(), NODE_MIN),
             Need::Packages => self.meets(Need::Node).and_then(|_| packages(&self.scripts())),
             Need::Node22 => self.meets(Need::Packages).and_then(|packages| node22(&packages)),
+            Need::McpPython => mcp_python(&self.root),
             Need::Browser => chromium().or_else(|missing| if self.install { fetch_chromium() } else { Err(missing) }),
             Need::Namespaces => namespaces(),
         };
@@ -87,6 +95,7 @@ impl Machine {
             Need::Node => &self.node,
             Need::Packages => &self.packages,
             Need::Node22 => &self.node22,
+            Need::McpPython => &self.mcp_python,
             Need::Browser => &self.browser,
             Need::Namespaces => &self.namespaces,
         };
@@ -137,6 +146,21 @@ fn packages(folder: &Path) -> Found {
             .map_err(|error| format!("{error:#}"))?;
     }
     Ok(folder.to_owned())
+}
+
+/// An environment of its own, made once: nothing is installed beside the machine's packages.
+fn mcp_python(root: &Path) -> Found {
+    let folder = root.join("target/interop").join(PYTHON_PACKAGES.replace("==", "-"));
+    let (python, whole) = (folder.join("bin/python"), folder.join("whole"));
+    if !whole.exists() {
+        let path = folder.display().to_string();
+        let make = run_command(&mut command("python3", &["-m", "venv", "--clear", &path], root));
+        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PYTHON_PACKAGES];
+        make.and_then(|()| run_command(&mut command(&python, &install, root)))
+            .and_then(|()| Ok(std::fs::write(whole, "")?))
+            .map_err(|error| format!("no Python with {PYTHON_PACKAGES}: {error:#}"))?;
+    }
+    Ok(python)
 }
 
 fn chromium() -> Found {

@@ -1,4 +1,4 @@
-//! A script of `tests/interop` that talks to a running daemon.
+//! A script of `tests/interop`, most often one that talks to a running daemon.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -9,9 +9,9 @@ use anyhow::{Context, bail};
 
 use super::daemon::Daemon;
 use super::needs::Machine;
-use crate::steps::shown;
+use crate::steps::{run as run_command, shown};
 
-/// Node with its arguments. It is told where the daemon is in `CONVOKE_BASE_URL`, `CONVOKE_TOKEN` and
+/// Node with its arguments. If there is a daemon, it is told where that is in `CONVOKE_BASE_URL`, `CONVOKE_TOKEN` and
 /// `CONVOKE_WORKSPACE`.
 pub(super) struct Script(Command);
 
@@ -34,6 +34,11 @@ impl Script {
     pub(super) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.0.env(name, value);
         self
+    }
+
+    /// Runs it to its end, without a daemon.
+    pub(super) fn run(mut self, machine: &Machine) -> anyhow::Result<()> {
+        run_command(self.0.current_dir(machine.scripts()).stdin(Stdio::null()))
     }
 
     /// Runs it to its end, and stops the daemon; both must end well. Returns what it said to have skipped.
