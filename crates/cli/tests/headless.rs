@@ -348,28 +348,6 @@ fn tools_of_a_trusted_mcp_server_are_called_and_others_are_not_offered() {
     assert_eq!(result(&other)["status"], "error");
 }
 
-#[tokio::test]
-async fn mcp_servers_are_listed_and_their_resources_come_with_a_prompt() {
-    let environment = TestEnvironment::new();
-    with_mcp_server(&environment, &[], &json!({}));
-    let file = script(&environment, &[]);
-    let listed = run(&mut convoke(&environment, &["--fake-responses", &file, "-p", "/mcp"]), "");
-    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
-    for line in ["  my_db - connected\n", "    tool mcp_my_db_echo\n", "    resource @my_db:note://one\n"] {
-        assert!(listed.stdout.contains(line), "{}", listed.stdout);
-    }
-
-    let model = FakeModel::start().await.unwrap();
-    model.says("It is a note.");
-    let prompt = "what is @my_db:note://one, and @other:note://one?";
-    let ran = finish(gemini(&environment, &model, &["-p", prompt])).await;
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "It is a note.\n"), "{}", ran.stderr);
-    let sent = model.requests()[0].body.to_string();
-    assert!(sent.contains("Content from @my_db:note://one"), "{sent}");
-    assert!(sent.contains("<untrusted_context>\\nthe text of note://one\\n</untrusted_context>"), "{sent}");
-    assert!(!sent.contains("Content from @other"), "{sent}");
-}
-
 #[test]
 fn mcp_json_of_a_workspace_counts_where_the_workspace_is_trusted() {
     let environment = TestEnvironment::new();

@@ -197,25 +197,3 @@ fn a_message_reaches_the_running_prompt_and_a_command_waits_for_its_end() {
     assert_eq!(talk.until("result")["status"], "error", "the script is over");
     assert_eq!(talk.end(), Some(1));
 }
-
-#[test]
-fn a_message_that_was_not_read_in_time_is_the_next_prompt() {
-    let environment = TestEnvironment::new();
-    environment.write("home/.convoke/settings.json", json!({"model": {"maxSessionTurns": 1}}).to_string());
-    let bell = environment.workspace().join("bell");
-    assert!(Command::new("mkfifo").arg(&bell).status().unwrap().success());
-    let wait = call("run_shell_command", json!({"command": "read line < bell"}));
-    let file = script(&environment, &[json!([wait]), json!([{"text": "Heard."}])]);
-    let args = [&STREAM[..], &["-y", "--fake-responses", &file, "-m", "gemini-2.5-flash", "go"]].concat();
-    let mut talk = Talk::start(convoke(&environment, &args));
-    talk.until("tool_use");
-    talk.send(&message("hear me"));
-    talk.send(&json!({"type": "what"}));
-    talk.until("error");
-    std::fs::write(&bell, "rang\n").unwrap();
-    assert_eq!(talk.until("result")["error"]["type"], "max_turns");
-    assert_eq!(talk.until("message")["content"], "hear me");
-    assert_eq!(talk.until("message")["content"], "Heard.");
-    assert_eq!(talk.until("result")["status"], "success");
-    assert_eq!(talk.end(), Some(0));
-}
