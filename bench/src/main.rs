@@ -17,15 +17,20 @@ use std::process::ExitCode;
 use anyhow::bail;
 
 use crate::measures::permission::Voters;
-use crate::measures::{Effort, fan_out, headless, memory, permission, serve, start};
+use crate::measures::tool_loop::Calls;
+use crate::measures::{Effort, fan_out, headless, input, memory, permission, serve, start, tool_loop};
 use crate::run::Programs;
-use crate::table::{HEAD, Row};
+use crate::table::{HEAD, Row, Target};
 
 /// What can be named after `--only`, in the table's order; the beginning of a name, up to a dash, names a group.
-const MEASURES: [&str; 17] = [
+const MEASURES: [&str; 21] = [
     "start",
     "prompt",
-    "loop",
+    "stdin-400k",
+    "stdin-5m",
+    "loop-read",
+    "loop-large",
+    "loop-shell",
     "daemon",
     "memory-clients",
     "memory-agent",
@@ -77,7 +82,11 @@ async fn measure(name: &str, programs: &Programs, effort: Effort) -> anyhow::Res
     match name {
         "start" => start::measure(programs, effort).await,
         "prompt" => headless::one_prompt(programs, effort).await,
-        "loop" => headless::tool_loop(programs, effort).await,
+        "stdin-400k" => input::measure(programs, effort, 400, Target::at_most(45.0, 19.0)).await,
+        "stdin-5m" => input::measure(programs, effort, 5000, Target::at_most(80.0, 40.0)).await,
+        "loop-read" => tool_loop::measure(programs, effort, Calls::Reads).await,
+        "loop-large" => tool_loop::measure(programs, effort, Calls::LargeReads).await,
+        "loop-shell" => tool_loop::measure(programs, effort, Calls::Shells).await,
         "daemon" => serve::standing(programs, effort).await,
         "memory-clients" => memory::clients(programs, effort).await,
         "memory-agent" => memory::our_agent(programs, effort).await,
@@ -135,7 +144,7 @@ mod tests {
     #[test]
     fn everything_is_measured_unless_something_is_named() {
         assert_eq!(names(&[]).unwrap(), MEASURES);
-        assert_eq!(names(&["--only", "loop", "--quick", "--only", "start"]).unwrap(), ["loop", "start"]);
+        assert_eq!(names(&["--only", "prompt", "--quick", "--only", "start"]).unwrap(), ["prompt", "start"]);
         assert_eq!(names(&["--only", "fan-out"]).unwrap(), ["fan-out-1", "fan-out-50", "fan-out-200"]);
         assert_eq!(names(&["--only", "fan-out-50"]).unwrap(), ["fan-out-50"]);
         assert!(names(&["--only", "fa"]).is_err());

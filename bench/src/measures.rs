@@ -2,10 +2,12 @@
 
 pub(crate) mod fan_out;
 pub(crate) mod headless;
+pub(crate) mod input;
 pub(crate) mod memory;
 pub(crate) mod permission;
 pub(crate) mod serve;
 pub(crate) mod start;
+pub(crate) mod tool_loop;
 
 use std::time::Duration;
 

@@ -29,6 +29,8 @@ pub(crate) enum Story {
     Text,
     /// Calls of `read_file`, one a turn, for `file_NNN.txt` in a folder, then text.
     Reads { calls: usize, folder: PathBuf },
+    /// Calls of `run_shell_command`, one a turn, for a command that does nothing, then text.
+    Shells { calls: usize },
 }
 
 /// One request that was answered; times on the clock of [`convoke_bench::clock`].
@@ -141,7 +143,12 @@ fn frames(story: &Story, number: usize) -> Vec<Bytes> {
             let call = json!({"functionCall": {"name": "read_file", "args": {"file_path": path}}});
             vec![frame(call, true)]
         }
-        Story::Text | Story::Reads { .. } => {
+        // A number, since the same call again and again is a loop.
+        Story::Shells { calls } if number < *calls => {
+            let args = json!({"command": format!("true {number}")});
+            vec![frame(json!({"functionCall": {"name": "run_shell_command", "args": args}}), true)]
+        }
+        Story::Text | Story::Reads { .. } | Story::Shells { .. } => {
             vec![frame(json!({"text": "Hello from "}), false), frame(json!({"text": "the model."}), true)]
         }
     }

@@ -62,12 +62,14 @@ pub(crate) struct Cost {
     pub(crate) wall_ms: f64,
     pub(crate) cpu_ms: f64,
     pub(crate) rss_max_mib: f64,
-    /// On the clock of [`convoke_bench::clock`].
+    /// Both on the clock of [`convoke_bench::clock`].
+    pub(crate) started_ns: u64,
     pub(crate) ended_ns: u64,
     pub(crate) stdout: String,
 }
 
-/// Runs `program` in `folder`, with nothing in its environment but `PATH` and `env`, and no standard input.
+/// Runs `program` in `folder`, with nothing in its environment but `PATH` and `env`; its standard input is the file
+/// `stdin`, or empty.
 ///
 /// A run that does not exit with 0 is an error that carries its standard error.
 pub(crate) async fn run(
@@ -76,7 +78,12 @@ pub(crate) async fn run(
     args: &[&str],
     env: &[(&str, &str)],
     folder: &Path,
+    stdin: Option<&Path>,
 ) -> anyhow::Result<Cost> {
+    let stdin = match stdin {
+        Some(path) => Stdio::from(std::fs::File::open(path).context("open what is to be on stdin")?),
+        None => Stdio::null(),
+    };
     let report = tempfile::NamedTempFile::new().context("make a file for a report")?;
     let output = Command::new(programs.find("run-one")?)
         .arg(report.path())
@@ -86,7 +93,7 @@ pub(crate) async fn run(
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .envs(env.iter().copied())
         .current_dir(folder)
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .kill_on_drop(true)
         .output()
         .await
@@ -99,11 +106,13 @@ pub(crate) async fn run(
     if *code != 0 {
         bail!("run {}: it ended with {code}\n{}", program.display(), String::from_utf8_lossy(&output.stderr));
     }
+    let ended_ns = u64::try_from(*ended_ns)?;
     Ok(Cost {
         wall_ms: *wall_ns as f64 / 1e6,
         cpu_ms: *cpu_us as f64 / 1e3,
         rss_max_mib: *rss_kib as f64 / 1024.0,
-        ended_ns: u64::try_from(*ended_ns)?,
+        started_ns: ended_ns.saturating_sub(u64::try_from(*wall_ns)?),
+        ended_ns,
         stdout: String::from_utf8(output.stdout).context("read what it printed")?,
     })
 }

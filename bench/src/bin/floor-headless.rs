@@ -1,10 +1,12 @@
 //! `floor-headless PROMPT BODY_BYTES`: the least agent that answers one prompt.
 //!
 //! Sends the same streaming request to the same server (`GOOGLE_GEMINI_BASE_URL`), as long as the product's request is,
-//! prints the text as it comes, and does what a call of `read_file` asks for until there is none. The history is kept
-//! as bytes that were serialised once; each request appends to it.
+//! prints the text as it comes, and does what calls of `read_file` and `run_shell_command` ask for until there is none.
+//! What is on stdin goes before the prompt. The history is kept as bytes that were serialised once; each request appends
+//! to it.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -12,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_util::task::AbortOnDropHandle;
@@ -47,15 +49,31 @@ struct Call {
     args: Args,
 }
 
-#[derive(Deserialize)]
-struct Args {
-    file_path: String,
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
+enum Args {
+    Read { file_path: String },
+    Shell { command: String },
+}
+
+impl Args {
+    fn done(&self) -> anyhow::Result<String> {
+        match self {
+            Self::Read { file_path } => Ok(std::fs::read_to_string(file_path)?),
+            Self::Shell { command } => {
+                let output = Command::new("bash").args(["-c", command]).stdin(Stdio::null()).output()?;
+                Ok(String::from_utf8(output.stdout)?)
+            }
+        }
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    let prompt = args.next().context("no prompt")?;
+    let mut prompt = String::new();
+    std::io::stdin().read_to_string(&mut prompt)?;
+    prompt.push_str(&args.next().context("no prompt")?);
     let body_bytes: usize = args.next().context("no length of the request")?.parse()?;
     let base = std::env::var("GOOGLE_GEMINI_BASE_URL")?;
     let host = base.strip_prefix("http://").context("only plain HTTP")?;
@@ -72,10 +90,10 @@ async fn main() -> anyhow::Result<()> {
         json!(prompt)
     );
     while let Some(call) = ask(&mut sender, host, &history).await? {
-        let content = std::fs::read_to_string(&call.args.file_path)?;
-        let args = json!({"file_path": call.args.file_path});
-        let made = json!({"role": "model", "parts": [{"functionCall": {"name": call.name, "args": args}}]});
-        let answer = json!({"functionResponse": {"name": "read_file", "response": {"output": content}}});
+        let output = call.args.done()?;
+        let Call { name, args } = call;
+        let made = json!({"role": "model", "parts": [{"functionCall": {"name": name, "args": args}}]});
+        let answer = json!({"functionResponse": {"name": name, "response": {"output": output}}});
         history.push_str(&format!(",{made},{}", json!({"role": "user", "parts": [answer]})));
     }
     std::io::stdout().write_all(b"\n")?;

@@ -1,12 +1,12 @@
 //! `run-one REPORT PROGRAM [ARG…]`: what did one program cost?
 //!
-//! Starts the program with no standard input, waits for it, and writes `WALL_NS CPU_US MAXRSS_KIB ENDED_NS CODE` to the
+//! Starts the program with its own standard input, waits for it, and writes `WALL_NS CPU_US MAXRSS_KIB ENDED_NS CODE` to the
 //! file REPORT. A process of its own for two reasons: the kernel counts a child's memory from the moment of its fork, so
 //! the parent must be small; and the times of ended children are only known as a sum, so there must be one child.
 
 use std::ffi::OsString;
 use std::io;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use convoke_bench::clock::monotonic_nanos;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 
 fn run(report: OsString, program: OsString, args: Vec<OsString>) -> io::Result<()> {
     let started = monotonic_nanos();
-    let status = Command::new(program).args(args).stdin(Stdio::null()).status()?;
+    let status = Command::new(program).args(args).status()?;
     let ended = monotonic_nanos();
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let cpu: i64 = [usage.user_time(), usage.system_time()].iter().map(|t| t.tv_sec() * 1_000_000 + t.tv_usec()).sum();

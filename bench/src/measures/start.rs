@@ -12,8 +12,8 @@ pub(crate) async fn measure(programs: &Programs, effort: Effort) -> anyhow::Resu
     for round in 0..=effort.runs {
         for subject in Subject::BOTH {
             let cost = match subject {
-                Subject::Ours => run(programs, &ours, &["--version"], &[], folder.path()).await?,
-                Subject::Floor => run(programs, &floor, &[], &[], folder.path()).await?,
+                Subject::Ours => run(programs, &ours, &["--version"], &[], folder.path(), None).await?,
+                Subject::Floor => run(programs, &floor, &[], &[], folder.path(), None).await?,
             };
             if round > 0 {
                 wall.push(subject, cost.wall_ms);

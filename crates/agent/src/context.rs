@@ -14,7 +14,7 @@ mod tokens;
 
 pub(crate) use ledger::Meter;
 pub use listener::{Compressed, HistoryListener, MaskedOutput, NoHistoryListener};
-pub use masking::MaskingOptions;
+pub use masking::{MaskingOptions, MeasuredMasking};
 
 use std::sync::Arc;
 

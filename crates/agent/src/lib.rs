@@ -38,7 +38,7 @@ mod user_program;
 mod web;
 
 pub use assemble::AgentFactory;
-pub use context::{Compressed, HistoryListener, MaskedOutput, MaskingOptions, NoHistoryListener};
+pub use context::{Compressed, HistoryListener, MaskedOutput, MaskingOptions, MeasuredMasking, NoHistoryListener};
 pub use context_files::{ContextFile, ContextFileOptions, find_context_files};
 pub use discovered::DiscoveryOptions;
 pub use hooks::{

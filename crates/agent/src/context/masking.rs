@@ -7,6 +7,7 @@
 
 mod apply;
 mod files;
+mod measured;
 mod preview;
 mod select;
 #[cfg(test)]
@@ -19,6 +20,8 @@ use async_trait::async_trait;
 use convoke_adk::processors::Contents;
 use convoke_adk::{Content, Event, FlowError, InvocationContext, LiveSession, LlmRequest, RequestProcessor};
 use serde_json::{Map, Value};
+
+pub use measured::MeasuredMasking;
 
 use super::History;
 use super::ledger::Output;

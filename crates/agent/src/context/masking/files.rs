@@ -28,7 +28,7 @@ pub(super) fn keep(folder: &Path, tool: &str, call_id: Option<&str>, text: &str)
         && text.lines().next().is_some_and(|line| line.ends_with(&*path.to_string_lossy()))
         && let Ok(whole) = read(&path)
     {
-        return Ok(facts(&path, &whole));
+        return Ok(facts(&path, &whole, &self::digest(&whole)));
     }
     let path = match create(&path, text)? {
         Created::Yes | Created::Same => path,
@@ -39,7 +39,7 @@ pub(super) fn keep(folder: &Path, tool: &str, call_id: Option<&str>, text: &str)
             other
         }
     };
-    Ok(facts(&path, text.as_bytes()))
+    Ok(facts(&path, text.as_bytes(), &digest))
 }
 
 enum Created {
@@ -73,13 +73,13 @@ fn with_digest(path: &Path, digest: &str) -> PathBuf {
     path.with_file_name(format!("{stem}_{}.txt", digest.get(..NAMED).unwrap_or_default()))
 }
 
-fn facts(path: &Path, bytes: &[u8]) -> Kept {
+fn facts(path: &Path, bytes: &[u8], digest: &str) -> Kept {
     let unfinished = usize::from(bytes.last().is_some_and(|last| *last != b'\n'));
     Kept {
         path: path.display().to_string(),
         lines: bytes.iter().filter(|byte| **byte == b'\n').count() + unfinished,
         bytes: bytes.len(),
-        sha256: digest(bytes).get(..SHOWN).unwrap_or_default().to_owned(),
+        sha256: digest.get(..SHOWN).unwrap_or_default().to_owned(),
     }
 }
 
