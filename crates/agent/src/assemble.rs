@@ -18,8 +18,8 @@ use convoke_protocol::{
 };
 use convoke_stdx::Clock;
 use convoke_tools::{
-    BackgroundLimits, BackgroundProcesses, DeclarativeTool, PolicyOptions, SchedulerObserver, SessionPolicy, Workspace,
-    WorkspaceOptions,
+    BackgroundLimits, BackgroundProcesses, DeclarativeTool, PolicyOptions, SchedulerObserver, SchedulerOptions,
+    SessionPolicy, ToolScheduler, Workspace, WorkspaceOptions,
 };
 use uuid::Uuid;
 
@@ -308,17 +308,18 @@ impl AgentFactory {
             observer = recorder.observer(observer);
             sessions = recorder.sessions(sessions);
         }
-        let truncation = tools::truncation(options, outputs.clone());
-        let dispatcher = tools::scheduler(
-            tools::checkers(options, &workspace),
-            &policy,
-            &registry,
-            truncation,
+        let mut scheduler = SchedulerOptions {
+            checkers: tools::checkers(options, &workspace),
             approver,
             observer,
-            hooks.clone(),
-            seat,
-        );
+            hooks: hooks.clone(),
+            truncation: tools::truncation(options, outputs.clone()),
+            ..SchedulerOptions::new(registry.clone(), policy.clone())
+        };
+        if let Some(seat) = seat {
+            tools::seat_scheduler(&mut scheduler, seat);
+        }
+        let dispatcher = Arc::new(ToolScheduler::start(scheduler));
         let (memory, _) = find_context_files(&cwd, &options.context);
         let prompts = Arc::new(Prompts::new(
             &options.prompts,

@@ -135,8 +135,7 @@ impl Found {
             (paths, _) => paths.to_vec(),
         };
         // What was named must be there.
-        let named = !args.policy.is_empty();
-        for path in own.iter().filter(|path| named && !path.exists()) {
+        if let Some(path) = args.policy.iter().find(|path| !path.exists()) {
             let source = io::Error::from(io::ErrorKind::NotFound);
             return Err(Unusable::Read { path: path.clone(), source });
         }

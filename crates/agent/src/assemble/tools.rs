@@ -9,8 +9,8 @@ use convoke_tools::builtin::{
     WebOptions, WriteTodos,
 };
 use convoke_tools::{
-    Approver, BackgroundProcesses, CheckerHost, DeclarativeTool, SchedulerObserver, SchedulerOptions, SessionPolicy,
-    ToolHooks, ToolRegistry, ToolScheduler, Truncation, Workspace,
+    BackgroundProcesses, CheckerHost, DeclarativeTool, SchedulerOptions, SessionPolicy, ToolRegistry, Truncation,
+    Workspace,
 };
 
 use crate::near_context::NearContext;
@@ -146,32 +146,13 @@ pub(super) fn checkers(options: &AgentOptions, workspace: &Workspace) -> Checker
     }
 }
 
-/// Starts the scheduler of a session.
-pub(super) fn scheduler(
-    checkers: CheckerHost,
-    policy: &SessionPolicy,
-    registry: &Arc<ToolRegistry>,
-    truncation: Truncation,
-    approver: Arc<dyn Approver>,
-    observer: Arc<dyn SchedulerObserver>,
-    hooks: Arc<dyn ToolHooks>,
-    seat: Option<&ChildSeat>,
-) -> Arc<ToolScheduler> {
-    let mut options = SchedulerOptions {
-        checkers,
-        approver,
-        observer,
-        hooks,
-        truncation,
-        ..SchedulerOptions::new(registry.clone(), policy.clone())
-    };
-    if let Some(seat) = seat {
-        options.subagent = Some(seat.definition.name.clone());
-        options.refusal = REJECTED;
-        // Less than its caller has for the call that waits for it: what is cancelled ends from the inside out.
-        for _ in 0..=seat.caller.depth() {
-            options.limits.cancel_grace = options.limits.cancel_grace * 3 / 4;
-        }
+/// Makes a scheduler the one of a subagent: whose calls they are, what a refusal says, and how long they may take to
+/// end.
+pub(super) fn seat_scheduler(scheduler: &mut SchedulerOptions, seat: &ChildSeat) {
+    scheduler.subagent = Some(seat.definition.name.clone());
+    scheduler.refusal = REJECTED;
+    // Less than its caller has for the call that waits for it: what is cancelled ends from the inside out.
+    for _ in 0..=seat.caller.depth() {
+        scheduler.limits.cancel_grace = scheduler.limits.cancel_grace * 3 / 4;
     }
-    Arc::new(ToolScheduler::start(options))
 }

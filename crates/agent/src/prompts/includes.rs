@@ -36,6 +36,9 @@ struct Mention {
     path: String,
 }
 
+/// The name and the parts of one file or resource.
+type Content = (String, Vec<Part>);
+
 /// Follows the paths in `text`.
 pub(super) async fn expand(
     workspace: &Arc<Workspace>,
@@ -44,7 +47,7 @@ pub(super) async fn expand(
     cancel: &CancellationToken,
 ) -> Included {
     let mut shown = String::with_capacity(text.len());
-    let mut read: Vec<(String, Vec<(String, Vec<Part>)>)> = Vec::new();
+    let mut read: Vec<(String, Vec<Content>)> = Vec::new();
     let mut notes = Vec::new();
     let mut copied = 0;
     for mention in mentions(text) {

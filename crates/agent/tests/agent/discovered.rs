@@ -42,8 +42,8 @@ async fn a_project_s_tools_are_offered_and_run_as_programs() {
         answered,
         ["shout {\"text\":\"hi\"}\n", "Stderr: no\n\nError: it exited with code 3"].map(str::to_owned)
     );
+    session.control.close().await;
     let requests = requests.lock().unwrap();
     let declared = &requests[0].tools["discovered_tool_shout"];
     assert!(declared.description.starts_with("Says it louder."), "{}", declared.description);
-    session.control.close().await;
 }

@@ -37,7 +37,7 @@ fn loops_budgets_turns_and_time_end_a_run_with_their_codes() {
     let waiting = call("run_shell_command", json!({"command": "read line < bell"}));
     let limit = |name: &str, value: i64| json!({"model": {(name): value}});
     for (what, settings, code, kind, said) in [
-        (&listing, json!({}), 47, "LOOP_DETECTED", "loop"),
+        (&listing, json!({}), 47, "LOOP_DETECTED", "repeats itself"),
         (&listing, limit("maxTokensPerPrompt", 20), 48, "max_budget", "30 tokens, and 20 are its limit"),
         (&listing, limit("maxSessionTurns", 2), 53, "max_turns", "(2)"),
         (&waiting, limit("maxSecondsPerPrompt", 1), 53, "max_time", "(1 s)"),

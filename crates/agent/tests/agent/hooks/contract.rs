@@ -105,7 +105,7 @@ async fn a_hook_finds_its_folders_and_no_secret() {
 async fn hooks_run_together_or_each_on_what_the_last_one_made() {
     // Each waits for the other: one after the other they would never end.
     let meet = |own: &str, other: &str| {
-        command(&format!("mkfifo {own} {other} 2>/dev/null; echo > {own} & read x < {other}; exit 0"))
+        command(&format!("mkfifo {own} {other} 2>/dev/null; echo > {own} & read x < {other}; wait; exit 0"))
     };
     let group = json!([{"hooks": [meet("p", "q"), meet("q", "p")]}]);
     let hooked = Setup::new(vec![vec![text("ok"), stop()]]).start(json!({"BeforeAgent": group})).await;
