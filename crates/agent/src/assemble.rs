@@ -18,8 +18,8 @@ use convoke_protocol::{
 };
 use convoke_stdx::Clock;
 use convoke_tools::{
-    BackgroundLimits, BackgroundProcesses, DeclarativeTool, PolicyOptions, SchedulerObserver, SchedulerOptions,
-    SessionPolicy, ToolScheduler, Workspace, WorkspaceOptions,
+    BackgroundLimits, BackgroundProcesses, DeclarativeTool, PlanFolder, PolicyOptions, SchedulerObserver,
+    SchedulerOptions, SessionPolicy, ToolScheduler, Workspace, WorkspaceOptions,
 };
 use uuid::Uuid;
 
@@ -32,8 +32,9 @@ use crate::hooks::{NotifyingApprover, SessionHooks, SessionHooksParts, SessionSt
 use crate::limits::{Stopwatch, Unhurried};
 use crate::mcp::{self, McpToolset, ServersAtHand};
 use crate::models::{ModelEvents, ModelPorts, PortFallback, SessionModel};
-use crate::modes;
+use crate::modes::{self, ModeNews};
 use crate::permission::PortApprover;
+use crate::plans;
 use crate::prompts::Prompts;
 use crate::protocol::{AdkAgentProtocol, Guide, Parts};
 use crate::questions::PortQuestioner;
@@ -81,13 +82,11 @@ pub(crate) struct Assembled {
 
 impl Assembled {
     /// Hands it out, with its controls.
-    fn host(self, options: &AgentOptions) -> HostedSession {
+    fn host(self) -> HostedSession {
         let Self { id, protocol, policy, model, background, hooks, servers, sessions, key, outputs, prompts, recorder } =
             self;
         let control = Control {
             policy,
-            trusted: options.policy.trusted,
-            yolo_enabled: options.policy.yolo_enabled,
             model,
             protocol: protocol.clone(),
             background,
@@ -161,9 +160,9 @@ impl AgentFactory {
         Workspace::new(all).map_err(|error| unusable(error.to_string()))
     }
 
-    fn policy(&self, mode: Option<ApprovalMode>) -> Result<SessionPolicy, SessionError> {
+    fn policy(&self, mode: Option<ApprovalMode>, plans: Option<PlanFolder>) -> Result<SessionPolicy, SessionError> {
         let ours = &self.options.policy;
-        SessionPolicy::new(PolicyOptions { mode: mode.map_or(ours.mode, modes::to_tools), ..ours.clone() })
+        SessionPolicy::new(PolicyOptions { mode: mode.map_or(ours.mode, modes::to_tools), plans, ..ours.clone() })
             .map_err(|error| SessionError::Failed(error.to_string()))
     }
 
@@ -204,6 +203,19 @@ impl AgentFactory {
         let options: &AgentOptions = &self.options;
         let caller = seat.map(|seat| &seat.caller);
         let workspace = self.workspace(&cwd, &additional_directories, seat)?;
+        let id = session_id.unwrap_or_else(|| SessionId(Uuid::new_v4().to_string()));
+        // People know the outermost session only: questions and files are its own.
+        let known_as = caller.map_or_else(|| id.clone(), |caller| caller.session_id.clone());
+        let outputs = options.output_folder.as_ref().map(|folder| folder.join(format!("session-{known_as}")));
+        // Whoever calls a subagent plans, not the subagent.
+        let plans = match caller {
+            Some(_) => None,
+            None => plans::folder(options, &workspace, outputs.as_deref())?,
+        };
+        let workspace = match &plans {
+            Some(plans) => workspace.with_plans(plans.clone()),
+            None => workspace,
+        };
         let workspace = Arc::new(match (caller, files) {
             (Some(caller), _) => workspace.with_client_of(&caller.workspace),
             (None, Some(files)) => workspace.with_client_files(Arc::new(OpenFiles(files))),
@@ -212,11 +224,8 @@ impl AgentFactory {
         let cwd = if seat.is_some() { workspace.cwd().to_owned() } else { cwd };
         let policy = match caller {
             Some(caller) => caller.policy.clone(),
-            None => self.policy(approval_mode)?,
+            None => self.policy(approval_mode, plans.clone())?,
         };
-        let id = session_id.unwrap_or_else(|| SessionId(Uuid::new_v4().to_string()));
-        // People know the outermost session only: questions and files are its own.
-        let known_as = caller.map_or_else(|| id.clone(), |caller| caller.session_id.clone());
         let stream = CurrentStream::default();
         let stopwatch = Stopwatch::new();
         let permission: Arc<dyn PermissionPort> =
@@ -240,9 +249,11 @@ impl AgentFactory {
         };
         // A subagent asks its caller's people through its calls, and nothing else.
         let asks = options.interactive && seat.is_none();
+        let news = ModeNews::new(stream.clone(), model.clone());
         let ports = ToolPorts {
             questioner: asks.then(|| PortQuestioner::new(id.clone(), permission.clone())),
             stream: stream.clone(),
+            plans: plans.clone().and_then(|folder| plans::desk(folder, &policy, news.clone())),
             web: model.steered.clone().map(LlmWeb::new),
             discovered,
         };
@@ -257,7 +268,6 @@ impl AgentFactory {
         if let Some(seat) = seat {
             tools::of_subagent(seat, &registry)?;
         }
-        let outputs = options.output_folder.as_ref().map(|folder| folder.join(format!("session-{known_as}")));
         let asker = seat.map(ChildSeat::asker).unwrap_or_default();
         let log = caller.map_or_else(EventLog::new, |caller| caller.log.clone());
         // Whom a hook runs for is the session that people know, whichever agent it is about.
@@ -268,6 +278,7 @@ impl AgentFactory {
                 session_id: id.clone(),
                 cwd: cwd.clone(),
                 transcript: recorder.as_ref().and_then(Recorder::path),
+                plans: plans.as_ref().map(|plans| plans.path().to_owned()),
                 stream: stream.clone(),
                 permission: permission.clone(),
             }),
@@ -300,7 +311,7 @@ impl AgentFactory {
         tools::agents(self, seat, lent, &registry)?;
         let approver = Arc::new(PortApprover::new(known_as, permission, asker));
         let approver = Arc::new(NotifyingApprover::new(approver, hooks.clone()));
-        let mut observer: Arc<dyn SchedulerObserver> = Arc::new(ToolEvents::new(stream.clone()));
+        let mut observer: Arc<dyn SchedulerObserver> = Arc::new(ToolEvents::new(stream.clone(), news));
         let mut sessions: Arc<dyn SessionService> = self.sessions.clone();
         if let Some(recorder) = &recorder {
             let stream = stream.clone();
@@ -423,7 +434,7 @@ impl SessionFactory for AgentFactory {
             return Err(SessionError::Taken(id.clone()));
         }
         let discovered = discover(&self.options, &new.cwd).await;
-        Ok(self.assemble(new, discovered, Past::default(), None)?.host(&self.options))
+        Ok(self.assemble(new, discovered, Past::default(), None)?.host())
     }
 
     fn records(&self) -> Option<&dyn SessionRecords> {

@@ -23,8 +23,6 @@ use crate::record::Recorder;
 /// The controls of one session.
 pub(crate) struct Control {
     pub(crate) policy: SessionPolicy,
-    pub(crate) trusted: bool,
-    pub(crate) yolo_enabled: bool,
     pub(crate) model: SessionModel,
     pub(crate) protocol: Arc<AdkAgentProtocol>,
     pub(crate) background: Arc<BackgroundProcesses>,
@@ -45,25 +43,16 @@ impl SessionControl for Control {
     }
 
     fn approval_modes(&self) -> Vec<ApprovalMode> {
-        let mut offered = vec![ApprovalMode::Default];
-        if self.trusted {
-            offered.push(ApprovalMode::AutoEdit);
-            offered.extend(self.yolo_enabled.then_some(ApprovalMode::Yolo));
-        }
-        offered
+        let offered = [ApprovalMode::Default, ApprovalMode::AutoEdit, ApprovalMode::Yolo, ApprovalMode::Plan];
+        offered.into_iter().filter(|mode| self.policy.may_enter(modes::to_tools(*mode)).is_ok()).collect()
     }
 
     fn set_approval_mode(&self, mode: ApprovalMode) -> Result<(), SetModeError> {
-        // Plan mode needs its own tools and instructions before it may be offered.
-        if mode == ApprovalMode::Plan {
-            return Err(SetModeError::Unavailable(mode));
-        }
-        let before = self.policy.mode();
-        self.policy.set_mode(modes::to_tools(mode)).map_err(|refused| match refused {
+        let change = self.policy.set_mode(modes::to_tools(mode)).map_err(|refused| match refused {
             ModeRefused::Untrusted => SetModeError::Untrusted(mode),
             ModeRefused::YoloDisabled | ModeRefused::PlanDisabled => SetModeError::Unavailable(mode),
         })?;
-        self.model.mode_changed(before, self.policy.mode());
+        self.model.mode_changed(change);
         Ok(())
     }
 

@@ -16,7 +16,6 @@ mod settings;
 mod tool;
 mod verdict;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -39,13 +38,11 @@ pub struct HookOptions {
     pub layers: Vec<HookLayer>,
     /// Which commands of a project the user knows.
     pub trust: Arc<dyn HookTrust>,
-    /// Where plans are kept, for commands that ask.
-    pub plans_folder: Option<PathBuf>,
 }
 
 impl Default for HookOptions {
     fn default() -> Self {
-        Self { layers: Vec::new(), trust: Arc::new(TrustNothing), plans_folder: None }
+        Self { layers: Vec::new(), trust: Arc::new(TrustNothing) }
     }
 }
 

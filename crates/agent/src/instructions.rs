@@ -34,11 +34,46 @@ impl SystemInstruction {
         if self.custom.is_none() {
             text.push_str("\n\n");
             text.push_str(if self.interactive { ASKING } else { ALONE });
-            text.push_str(mode_note(self.policy.mode()));
+            self.note_mode(&mut text);
         }
         text.push_str(&self.context);
         text
     }
+
+    /// What the mode asks for.
+    fn note_mode(&self, text: &mut String) {
+        match self.policy.mode() {
+            Mode::Plan => {
+                text.push_str(PLANNING);
+                text.push_str(&match self.policy.plans() {
+                    Some(folder) => planned_to(&folder.path().display().to_string()),
+                    None => "Answer with the plan.".to_owned(),
+                });
+                return;
+            }
+            Mode::AutoEdit => text.push_str("\nEdits of files in the workspace are allowed without asking."),
+            Mode::Default | Mode::Yolo => {}
+        }
+        if let Some(plan) = self.policy.approved_plan() {
+            // Said with every request, so that no summary of the conversation can lose it.
+            let note = format!(
+                "\n\n# The plan\nThe user approved the plan in {}. Carry it out; where it can't be carried out as it \
+                 stands, say so.",
+                plan.display()
+            );
+            text.push_str(&note);
+        }
+    }
+}
+
+/// Where a plan goes, and how it ends.
+fn planned_to(folder: &str) -> String {
+    format!(
+        "4. Write the plan as a Markdown file into {folder} with `write_file`; nothing else can be written.\n\
+         5. Call `exit_plan_mode` with the file's name. That puts the plan before the user: don't also ask in words \
+         whether it is right. If it is not approved, change the file and call it again.\n\
+         For a question that needs no change, just answer."
+    )
 }
 
 #[async_trait]
@@ -76,6 +111,16 @@ the other.
 - Name files as `path:line`.
 - Before a command that changes the system outside of the workspace, say in one sentence what it does.";
 
+const PLANNING: &str = "
+
+# Plan mode
+Plan mode is on: look and think, and change nothing. Tools that change things are not there.
+1. Understand the request; ask what only the user can know, before you plan and not in the plan.
+2. Read what the change touches: code, tests, documents, conventions. Subagents that only read may help.
+3. Decide. A plan says what is done and why, which files change and how, in which order, and how it is checked. It is as \
+long as the work is hard, and names real files and symbols. No alternatives, no code beyond what a decision needs.
+";
+
 const ASKING: &str = "\
 # Permission
 The user is asked before files change and commands run. A rejected call is a decision: don't try the same thing in \
@@ -85,14 +130,6 @@ const ALONE: &str = "\
 # Permission
 Nobody can be asked during this run. A call that needs permission is denied: go on without it, and say in the end \
 what could not be done.";
-
-fn mode_note(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Plan => "\nYou are in plan mode: read and think, change nothing, and answer with a plan.",
-        Mode::AutoEdit => "\nEdits of files in the workspace are allowed without asking.",
-        Mode::Default | Mode::Yolo => "",
-    }
-}
 
 pub(crate) fn render_context(files: &[ContextFile]) -> String {
     let mut text = String::new();

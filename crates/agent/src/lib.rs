@@ -23,6 +23,7 @@ mod modes;
 mod near_context;
 mod options;
 mod permission;
+mod plans;
 mod prompts;
 mod protocol;
 mod questions;

@@ -17,7 +17,7 @@ use convoke_protocol::{
     PermissionPort, PermissionRequest, SessionError, SessionId, ToolKind,
 };
 use convoke_stdx::iso8601;
-use convoke_tools::Mode;
+use convoke_tools::{Mode, ModeChange};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -154,11 +154,11 @@ impl SessionModel {
     }
 
     /// What is asked of a model changes with plan mode and with working unasked: the next call is routed anew.
-    pub(crate) fn mode_changed(&self, before: Mode, after: Mode) {
+    pub(crate) fn mode_changed(&self, change: ModeChange) {
         let matters = |mode| matches!(mode, Mode::Plan | Mode::Yolo);
         if let Some(llm) = &self.steered
-            && before != after
-            && (matters(before) || matters(after))
+            && change.is_one()
+            && (matters(change.before) || matters(change.after))
         {
             llm.reset_sequence(SequenceReset::ModeChanged);
         }

@@ -1,7 +1,35 @@
-//! The approval mode, between the protocol's word for it and the tools'.
+//! The approval mode, between the protocol's word for it and the tools', and who hears that it changed.
 
-use convoke_protocol::ApprovalMode;
-use convoke_tools::Mode;
+use convoke_protocol::{AgentEventBody, ApprovalMode};
+use convoke_tools::{Mode, ModeChange};
+use serde_json::json;
+
+use crate::models::SessionModel;
+use crate::tool_events::CurrentStream;
+
+/// Tells of a mode that changed within a prompt: by a lasting answer, or by a tool. Copies tell the same ones.
+#[derive(Clone)]
+pub(crate) struct ModeNews {
+    stream: CurrentStream,
+    model: SessionModel,
+}
+
+impl ModeNews {
+    pub(crate) fn new(stream: CurrentStream, model: SessionModel) -> Self {
+        Self { stream, model }
+    }
+
+    pub(crate) fn tell(&self, change: ModeChange) {
+        if !change.is_one() {
+            return;
+        }
+        self.model.mode_changed(change);
+        if let Some(emitter) = self.stream.get() {
+            let config = Some(json!({"approvalMode": from_tools(change.after).acp()}));
+            emitter.emit(AgentEventBody::SessionUpdate { title: None, model: None, config });
+        }
+    }
+}
 
 pub(crate) fn to_tools(mode: ApprovalMode) -> Mode {
     match mode {

@@ -76,6 +76,9 @@ pub struct AgentOptions {
     pub user_hooks: HookOptions,
     /// Agents that the session's own can call.
     pub subagents: SubagentOptions,
+    /// Where plans are written, relative to the working folder and inside of the workspace; beside the session's kept
+    /// output otherwise.
+    pub plan_folder: Option<PathBuf>,
 }
 
 impl AgentOptions {
@@ -110,6 +113,7 @@ impl AgentOptions {
             hooks: Arc::new(NoLifecycleHooks),
             user_hooks: HookOptions::default(),
             subagents: SubagentOptions::default(),
+            plan_folder: None,
         }
     }
 }

@@ -39,6 +39,7 @@ impl PortApprover {
             ConfirmationDetails::Mcp { args, .. } => {
                 content.push(PermissionContent::Text(serde_json::to_string_pretty(&args).unwrap_or_default()));
             }
+            ConfirmationDetails::Plan { text, .. } => content.push(PermissionContent::Text(text.to_string())),
             ConfirmationDetails::Info { prompt } => content.push(PermissionContent::Text(prompt)),
         }
         PermissionRequest {

@@ -31,7 +31,11 @@ impl RequestProcessor for RoutingProcessor {
     async fn run(&self, cx: &InvocationContext, request: &mut LlmRequest) -> Result<(), FlowError> {
         let planning = self.policy.mode() == Mode::Plan;
         self.llm.set_planning(planning);
-        let phase = if planning { Phase::Planning } else { Phase::Ordinary };
+        let phase = match (planning, self.policy.approved_plan()) {
+            (true, _) => Phase::Planning,
+            (false, Some(_)) => Phase::Implementing,
+            (false, None) => Phase::Ordinary,
+        };
         let context = RoutingContext { contents: &request.contents, phase };
         let (model, decision) = self.llm.route(context, &cx.cancel).await;
         if cx.cancel.is_cancelled() {

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use convoke_protocol::{AgentEventBody, ContentPart, DisplayContent, Meta, ToolDisplay, ToolKind, ToolLocation};
 use convoke_tools::{
-    CallRecord, CallResult, CallStatus, Kind, LiveOutput, Location, Mode, ResultDisplay, SchedulerObserver,
+    CallRecord, CallResult, CallStatus, Kind, LiveOutput, Location, ModeChange, ResultDisplay, SchedulerObserver,
 };
 use serde_json::{Map, Value, json};
 
 use crate::emitter::Emitter;
-use crate::modes;
+use crate::modes::ModeNews;
 
 /// The stream that runs now; tool events and mode changes belong to it.
 #[derive(Clone, Default)]
@@ -37,16 +37,16 @@ impl CurrentStream {
 }
 
 /// Emits each call's life in order: one request, any number of updates, one response.
-#[derive(Default)]
 pub(crate) struct ToolEvents {
     stream: CurrentStream,
+    modes: ModeNews,
     /// Calls that were announced and have not ended: at most one batch of one model answer.
     open: Mutex<HashSet<String>>,
 }
 
 impl ToolEvents {
-    pub(crate) fn new(stream: CurrentStream) -> Self {
-        Self { stream, open: Mutex::default() }
+    pub(crate) fn new(stream: CurrentStream, modes: ModeNews) -> Self {
+        Self { stream, modes, open: Mutex::default() }
     }
 
     /// Whether the call is seen for the first time.
@@ -69,11 +69,8 @@ impl SchedulerObserver for ToolEvents {
         };
     }
 
-    fn on_mode(&self, mode: Mode) {
-        if let Some(emitter) = self.stream.get() {
-            let config = Some(json!({"approvalMode": modes::from_tools(mode).acp()}));
-            emitter.emit(AgentEventBody::SessionUpdate { title: None, model: None, config });
-        }
+    fn on_mode(&self, change: ModeChange) {
+        self.modes.tell(change);
     }
 }
 
@@ -193,9 +190,10 @@ pub(crate) fn kind(kind: Kind) -> ToolKind {
         Kind::Move => ToolKind::Move,
         Kind::Search => ToolKind::Search,
         Kind::Execute => ToolKind::Execute,
-        Kind::Think | Kind::Plan => ToolKind::Think,
+        Kind::Think => ToolKind::Think,
         Kind::Fetch => ToolKind::Fetch,
-        Kind::SwitchMode => ToolKind::SwitchMode,
+        // What a plan is for is the mode that follows; clients show its text where they show such a switch.
+        Kind::SwitchMode | Kind::Plan => ToolKind::SwitchMode,
         Kind::Agent | Kind::Communicate | Kind::Other => ToolKind::Other,
     }
 }

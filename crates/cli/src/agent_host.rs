@@ -3,7 +3,7 @@
 mod context;
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -160,6 +160,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         authenticator: Some(login),
         limits: context::limits(settings),
         subagents: agents::options(startup),
+        plan_folder: settings.text("general.plan.directory").map(PathBuf::from),
         ..AgentOptions::new(info, Arc::new(connect), spawner())
     };
     Ok(Arc::new(AgentFactory::new(options)))

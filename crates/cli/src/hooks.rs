@@ -14,7 +14,7 @@ use trusted::TrustedHooks;
 
 /// What sessions need to know about hooks.
 pub(crate) fn options(startup: &Startup, extensions: &[Extension]) -> HookOptions {
-    HookOptions { layers: layers(startup, extensions), trust: trust(startup), plans_folder: None }
+    HookOptions { layers: layers(startup, extensions), trust: trust(startup) }
 }
 
 /// Everybody's hooks: those of settings, and behind them what extensions bring.

@@ -11,7 +11,7 @@ const NAMES_MAX: usize = 16 * 1024;
 
 /// `mcp_SERVER_TOOL` with what a function's name may not have replaced by `_`, shortened in the middle.
 ///
-/// Source: runtime specification §14. Two tools may come to the same name; [`NameBook`] keeps them apart.
+/// Source: runtime specification §14. Two tools may come to the same name; the session's book of names keeps them apart.
 #[must_use]
 pub fn qualified(server: &str, tool: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');

@@ -104,14 +104,21 @@ const ALWAYS: [&str; 4] = ["proceed_always", "proceed_always_tool", "proceed_alw
 const CANCEL: &str = "cancel";
 
 /// The options of a question; `always` are the lasting answers with what they would cover.
-pub(crate) fn options(always: &[LastingOffer]) -> Vec<ApprovalOption> {
-    let once = ApprovalOption { id: PROCEED_ONCE, label: "Allow once".to_owned(), kind: ApprovalOptionKind::AllowOnce };
+pub(crate) fn options(details: &ConfirmationDetails, always: &[LastingOffer]) -> Vec<ApprovalOption> {
+    let (yes, no) = match details {
+        ConfirmationDetails::Plan { .. } => ("Approve, and ask before edits", "Keep planning"),
+        ConfirmationDetails::Edit { .. }
+        | ConfirmationDetails::Exec { .. }
+        | ConfirmationDetails::Mcp { .. }
+        | ConfirmationDetails::Info { .. } => ("Allow once", "Reject"),
+    };
+    let once = ApprovalOption { id: PROCEED_ONCE, label: yes.to_owned(), kind: ApprovalOptionKind::AllowOnce };
     let lasting = always.iter().map(|offer| ApprovalOption {
         id: offer.id,
         label: offer.label.clone(),
         kind: ApprovalOptionKind::AllowAlways,
     });
-    let no = ApprovalOption { id: CANCEL, label: "Reject".to_owned(), kind: ApprovalOptionKind::RejectOnce };
+    let no = ApprovalOption { id: CANCEL, label: no.to_owned(), kind: ApprovalOptionKind::RejectOnce };
     std::iter::once(once).chain(lasting).chain(std::iter::once(no)).collect()
 }
 
@@ -139,11 +146,12 @@ mod tests {
             always: crate::policy::Always::Tool("git".to_owned()),
             save: false,
         });
-        assert_eq!(options(&lasting).len(), 6);
-        for option in options(&lasting) {
+        let info = ConfirmationDetails::Info { prompt: String::new() };
+        assert_eq!(options(&info, &lasting).len(), 6);
+        for option in options(&info, &lasting) {
             assert!(ApprovalOutcome::from_option_id(option.id).is_some(), "{option:?}");
         }
-        assert_eq!(options(&[]).iter().map(|option| option.id).collect::<Vec<_>>(), ["proceed_once", "cancel"]);
+        assert_eq!(options(&info, &[]).iter().map(|option| option.id).collect::<Vec<_>>(), ["proceed_once", "cancel"]);
         assert_eq!(ApprovalOutcome::from_option_id("allow"), None);
     }
 }

@@ -26,6 +26,8 @@ pub(crate) mod shell;
 mod tests;
 mod verdict;
 
+use std::path::{Path, PathBuf};
+
 pub use allowed::{AllowedToolError, canonical_tool_name, parse_allowed_tool};
 pub use call::{PolicyCall, ToolFacts};
 pub use cases::{Case, CasesError, parse_cases};
@@ -36,7 +38,7 @@ pub use pattern::TextPattern;
 pub use plans::PlanFolder;
 pub use rule::{ArgsPattern, Priority, Rule, Scope, Source, Tier, ToolPattern};
 pub use saved::{SAVED_FILE, SaveError};
-pub use session::SessionPolicy;
+pub use session::{ModeChange, SessionPolicy};
 pub use settings::PolicySettings;
 pub use shell::Script;
 pub use verdict::{Judgement, Step};
@@ -195,6 +197,10 @@ pub struct Policy {
     rules: Vec<Rule>,
     checkers: Vec<Checker>,
     plans: Option<PlanFolder>,
+    /// The mode that plan mode was entered from, while it is on.
+    planned_from: Option<Mode>,
+    /// The plan that is carried out.
+    approved_plan: Option<PathBuf>,
 }
 
 impl Policy {
@@ -215,9 +221,13 @@ impl Policy {
             rules,
             checkers,
             plans: options.plans,
+            planned_from: None,
+            approved_plan: None,
         };
         policy.sort();
         policy.set_mode(options.mode)?;
+        // A session that begins with planning comes from nowhere.
+        policy.planned_from = None;
         Ok(policy)
     }
 
@@ -260,8 +270,35 @@ impl Policy {
     /// Enters `mode`.
     pub fn set_mode(&mut self, mode: Mode) -> Result<(), ModeRefused> {
         self.may_enter(mode)?;
-        self.mode = mode;
+        let before = std::mem::replace(&mut self.mode, mode);
+        if mode == Mode::Plan {
+            // Who plans anew has no plan yet.
+            self.approved_plan = None;
+            if before != Mode::Plan {
+                self.planned_from = Some(before);
+            }
+        } else {
+            self.planned_from = None;
+        }
         Ok(())
+    }
+
+    /// Ends plan mode: `plan` is carried out from now on.
+    ///
+    /// With somebody to ask, edits are asked about again; the answer that allows them all has changed the mode already.
+    /// With nobody, it is as it was before there was planning, and never more than that.
+    pub fn carry_out(&mut self, plan: PathBuf) {
+        if self.mode == Mode::Plan {
+            let before = self.planned_from.take().filter(|mode| !self.interactive && self.may_enter(*mode).is_ok());
+            self.mode = before.unwrap_or(Mode::Default);
+        }
+        self.approved_plan = Some(plan);
+    }
+
+    /// The plan that was approved last, unless planning began anew.
+    #[must_use]
+    pub fn approved_plan(&self) -> Option<&Path> {
+        self.approved_plan.as_deref()
     }
 
     /// Adds a rule for the rest of the session.

@@ -3,7 +3,7 @@
 use convoke_adk::{FunctionCall, FunctionResponse, Part};
 use serde_json::Value;
 
-use crate::{ErrorType, Kind, LiveOutput, Location, Mode, ResultDisplay};
+use crate::{ErrorType, Kind, LiveOutput, Location, ModeChange, ResultDisplay};
 
 /// Hears of every change, in the order in which changes happen.
 ///
@@ -13,7 +13,7 @@ pub trait SchedulerObserver: Send + Sync {
     fn on_change(&self, record: &CallRecord);
 
     /// A lasting answer of a person changed the approval mode.
-    fn on_mode(&self, _mode: Mode) {}
+    fn on_mode(&self, _change: ModeChange) {}
 }
 
 /// An observer that looks away.

@@ -116,6 +116,11 @@ pub trait Invocation: Send + Sync {
         Ok(ConfirmationDetails::Info { prompt: self.description() })
     }
 
+    /// What the model is told if a person says no: a sentence or two. `None` for what it is told of any call.
+    fn refusal(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Why a person must be asked, whatever policy says; `None` leaves it to policy.
     fn demand(&self) -> Option<String> {
         None
@@ -245,6 +250,13 @@ pub enum ConfirmationDetails {
         tool: String,
         /// The arguments, all of them.
         args: Value,
+    },
+    /// A plan would be carried out.
+    Plan {
+        /// Absolute path.
+        path: String,
+        /// All of it, in Markdown.
+        text: Arc<str>,
     },
     /// Anything else.
     Info {

@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use crate::{ClientFiles, ErrorType, FileFiltering, ToolFailure};
+use crate::{ClientFiles, ErrorType, FileFiltering, PlanFolder, ToolFailure};
 
 /// What a [`Workspace`] is made from.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +59,7 @@ pub struct Workspace {
     filtering: FileFiltering,
     kept: Vec<String>,
     client: Option<Arc<dyn ClientFiles>>,
+    plans: Option<PlanFolder>,
 }
 
 impl std::fmt::Debug for Workspace {
@@ -131,7 +132,13 @@ impl Workspace {
         }
         let read_roots = read_roots.iter().filter_map(|root| fs::canonicalize(root).ok()).collect();
         let read_roots = Arc::new(RwLock::new(read_roots));
-        Ok(Self { cwd, roots, read_roots, home, filtering, kept, client: None })
+        Ok(Self { cwd, roots, read_roots, home, filtering, kept, client: None, plans: None })
+    }
+
+    /// The same, with plans in a folder of their own, which need not exist.
+    #[must_use]
+    pub fn with_plans(self, folder: PlanFolder) -> Self {
+        Self { plans: Some(folder), ..self }
     }
 
     /// The same, with text files under the working folder as `client` has them.
@@ -213,7 +220,8 @@ impl Workspace {
     fn contains(&self, real: &Path, access: Access) -> bool {
         let lies_in = |root: &PathBuf| real.starts_with(root);
         let opened = || self.read_roots.read().unwrap_or_else(PoisonError::into_inner).iter().any(lies_in);
-        self.roots.iter().any(lies_in) || (access == Access::Read && opened())
+        let planned = || self.plans.as_ref().is_some_and(|plans| real.starts_with(plans.path()));
+        self.roots.iter().any(lies_in) || planned() || (access == Access::Read && opened())
     }
 
     fn absolute(&self, raw: &str) -> Result<PathBuf, PathError> {
@@ -299,6 +307,11 @@ pub struct ResolvedPath {
 }
 
 impl ResolvedPath {
+    /// A path that has been resolved already.
+    pub(crate) fn of_real(path: PathBuf) -> Self {
+        Self { path }
+    }
+
     /// The path.
     #[must_use]
     pub fn as_path(&self) -> &Path {

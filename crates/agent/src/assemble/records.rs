@@ -113,7 +113,7 @@ impl SessionRecords for AgentFactory {
         let past = Past { events, recorder: Some(loaded.recorder) };
         let discovered = discover(&self.options, &new.cwd).await;
         let new = NewSession { session_id, ..new };
-        let session = self.assemble(new, discovered, past, None)?.host(&self.options);
+        let session = self.assemble(new, discovered, past, None)?.host();
         Ok(LoadedSession { session, history, title, damaged })
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use convoke_protocol::{AgentEventBody, SessionError};
 use convoke_tools::builtin::{
-    self, ActivateSkill, AskUser, BuiltinOptions, GoogleWebSearch, ShellOptions, UpdateTopic, WebFetch, WebModel,
-    WebOptions, WriteTodos,
+    self, ActivateSkill, AskUser, BuiltinOptions, EnterPlanMode, ExitPlanMode, GoogleWebSearch, PlanDesk, ShellOptions,
+    UpdateTopic, WebFetch, WebModel, WebOptions, WriteTodos,
 };
 use convoke_tools::{
     BackgroundProcesses, CheckerHost, DeclarativeTool, SchedulerOptions, SessionPolicy, ToolRegistry, Truncation,
@@ -59,12 +59,14 @@ pub(super) struct ToolPorts {
     pub(super) stream: CurrentStream,
     /// Where the model can be asked beside the conversation.
     pub(super) web: Option<LlmWeb>,
+    /// Where plans are made; `None` where they can't be.
+    pub(super) plans: Option<PlanDesk>,
     /// What the project brings.
     pub(super) discovered: Vec<Arc<dyn DeclarativeTool>>,
 }
 
 fn with_ports(options: &AgentOptions, ports: ToolPorts) -> Vec<Arc<dyn DeclarativeTool>> {
-    let ToolPorts { questioner, stream, web, discovered: _ } = ports;
+    let ToolPorts { questioner, stream, web, plans, discovered: _ } = ports;
     let web: Option<Arc<dyn WebModel>> = web.map(|web| Arc::new(web) as Arc<dyn WebModel>);
     let on_title = move |title: &str| {
         if let Some(emitter) = stream.get() {
@@ -86,6 +88,10 @@ fn with_ports(options: &AgentOptions, ports: ToolPorts) -> Vec<Arc<dyn Declarati
     tools.push(Arc::new(UpdateTopic::new(Arc::new(on_title))));
     if let Some(questioner) = questioner {
         tools.push(Arc::new(AskUser::new(Arc::new(questioner))));
+    }
+    if let Some(desk) = plans {
+        tools.push(Arc::new(EnterPlanMode::new(desk.clone())));
+        tools.push(Arc::new(ExitPlanMode::new(desk)));
     }
     tools
 }

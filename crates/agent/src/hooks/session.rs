@@ -36,6 +36,8 @@ pub(crate) struct SessionHooksParts<'a> {
     pub(crate) cwd: std::path::PathBuf,
     /// The file that the session is recorded in.
     pub(crate) transcript: Option<std::path::PathBuf>,
+    /// Where its plans are.
+    pub(crate) plans: Option<std::path::PathBuf>,
     pub(crate) stream: CurrentStream,
     pub(crate) permission: Arc<dyn PermissionPort>,
 }
@@ -63,8 +65,8 @@ pub(crate) struct SessionHooks {
 
 impl SessionHooks {
     pub(crate) fn new(parts: SessionHooksParts<'_>) -> Arc<Self> {
-        let SessionHooksParts { options, session_id, cwd, transcript, stream, permission } = parts;
-        let HookOptions { layers, trust, plans_folder } = options.user_hooks.clone();
+        let SessionHooksParts { options, session_id, cwd, transcript, plans, stream, permission } = parts;
+        let HookOptions { layers, trust } = options.user_hooks.clone();
         let HookSettings { hooks: all, warnings } = HookSettings::read(&layers);
         let (known, unknown): (Vec<_>, Vec<_>) =
             all.iter().cloned().partition(|hook| hook.may_run(&all, trust.as_ref()));
@@ -72,7 +74,7 @@ impl SessionHooks {
             session_id: session_id.to_string(),
             transcript,
             cwd,
-            plans_folder,
+            plans_folder: plans,
             spawner: options.spawner.clone(),
             secret_variables: options.secret_variables.clone(),
         };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use convoke_adk::{Content, Event, GetSession, LiveSession, Part, Role, SessionKey, SessionService, SessionSummary};
 use convoke_stdx::{Clock, iso8601};
-use convoke_tools::{CallRecord, Mode, SchedulerObserver};
+use convoke_tools::{CallRecord, ModeChange, SchedulerObserver};
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
@@ -535,7 +535,7 @@ impl SchedulerObserver for RecordedCalls {
         self.observer.on_change(record);
     }
 
-    fn on_mode(&self, mode: Mode) {
-        self.observer.on_mode(mode);
+    fn on_mode(&self, change: ModeChange) {
+        self.observer.on_mode(change);
     }
 }

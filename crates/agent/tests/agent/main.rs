@@ -8,6 +8,7 @@ mod client;
 mod context;
 mod discovered;
 mod hooks;
+mod planning;
 mod record;
 mod rig;
 mod session;

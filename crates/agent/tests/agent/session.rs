@@ -248,7 +248,9 @@ async fn a_stuck_hook_does_not_hold_an_abort_up() {
 
 #[tokio::test]
 async fn a_session_can_be_closed_and_its_modes_are_guarded() {
-    let rig = Rig::new(Vec::new()).await;
+    let (mut options, requests) = options(Vec::new(), Arc::new(NoLifecycleHooks));
+    options.policy.plan_enabled = false;
+    let rig = Rig::with_options((options, requests)).await;
     let control = &rig.session.control;
     assert_eq!(control.approval_modes(), [ApprovalMode::Default, ApprovalMode::AutoEdit, ApprovalMode::Yolo]);
     assert_eq!(control.set_approval_mode(ApprovalMode::Yolo), Ok(()));

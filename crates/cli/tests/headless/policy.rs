@@ -38,6 +38,31 @@ fn what_would_happen_is_told_with_the_rule() {
 }
 
 #[test]
+fn a_run_plans_and_keeps_to_the_mode_that_it_had() {
+    for (mode, written) in [("auto_edit", true), ("plan", false)] {
+        let environment = TestEnvironment::new();
+        environment
+            .write("home/.convoke/settings.json", json!({"general": {"plan": {"directory": "plans"}}}).to_string());
+        let write = |path: &str| call("write_file", json!({"file_path": path, "content": "1. Look.\n"}));
+        let exit = call("exit_plan_mode", json!({"plan_filename": "a.md"}));
+        let mut answers = vec![
+            json!([write("a.txt"), write("plans/a.md"), exit]),
+            json!([write("b.txt")]),
+            json!([{"text": "Done."}]),
+        ];
+        if mode != "plan" {
+            answers.insert(0, json!([call("enter_plan_mode", json!({}))]));
+        }
+        let file = script(&environment, &answers);
+        let args = ["--fake-responses", &file, "--approval-mode", mode, "-o", "stream-json", "-p", "go"];
+        let ran = run(&mut convoke(&environment, &args), "");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let there = |name: &str| environment.workspace().join(name).exists();
+        assert_eq!((there("a.txt"), there("plans/a.md"), there("b.txt")), (false, true, written), "{}", ran.stdout);
+    }
+}
+
+#[test]
 fn cases_are_judged_and_told_apart() {
     let environment = TestEnvironment::new();
     let rules = environment.write("rules.toml", RULES).display().to_string();

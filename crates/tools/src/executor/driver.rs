@@ -249,8 +249,8 @@ impl Driver {
                 }
                 let offer = lasting.into_iter().find(|offer| offer.id == id);
                 match offer.map(|offer| self.options.policy.remember(&offer.always)) {
-                    Some(Ok(Some(mode))) => self.options.observer.on_mode(mode),
-                    Some(Ok(None)) | None => {}
+                    Some(Ok(change)) if change.is_one() => self.options.observer.on_mode(change),
+                    Some(Ok(_)) | None => {}
                     // The mode was taken back while the question was open: this once, then.
                     Some(Err(error)) => tracing::warn!(%error, "a lasting answer was not kept"),
                 }
@@ -404,7 +404,8 @@ impl Driver {
     fn end(&mut self, call: CallKey, end: End) {
         let Some(flight) = self.flights.get_mut(&call) else { return };
         let mut known = std::mem::take(&mut flight.known);
-        known.refusal = Some(self.options.refusal);
+        let own = flight.prepared.invocation.as_ref().ok().and_then(|invocation| invocation.refusal());
+        known.refusal = Some(own.unwrap_or(self.options.refusal));
         if known.result.is_none()
             && let Err(failure) = &flight.prepared.invocation
         {

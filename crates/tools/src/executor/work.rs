@@ -152,6 +152,7 @@ async fn question(
         None => options.policy.lasting(&policy_call(options, tool, &tool.annotations(), &call.args, &[])),
         Some(_) => Vec::new(),
     };
+    let options = approval_options(&details, &lasting);
     let request = ApprovalRequest {
         call_id: call.call_id.clone(),
         tool: tool.name().to_owned(),
@@ -161,7 +162,7 @@ async fn question(
         locations: invocation.locations(),
         args: call.args.clone(),
         reason,
-        options: approval_options(&lasting),
+        options,
     };
     Ok(Question { request, lasting })
 }

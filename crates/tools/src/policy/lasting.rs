@@ -10,6 +10,8 @@ use super::{
 
 // A session in which a person clicked "always" this often has a person who should write rules instead.
 const REMEMBERED_MAX: usize = 256;
+/// The tool whose approval ends plan mode, for edits that are asked about or for edits that are not.
+const EXIT: &str = "exit_plan_mode";
 const IN_SESSION: Source = Source::Named("always allow");
 /// Above what people write, below the greatest.
 const FRACTION: u16 = 950;
@@ -79,9 +81,11 @@ impl Policy {
             return Vec::new();
         }
         let mut offers = Vec::new();
+        let name = call.tool.name;
         let mut offer = |id, always: Always, save: Option<&PathBuf>| {
             let what = always.what();
             let label = match (&always, save) {
+                (Always::AutoEdit, _) if name == EXIT => "Approve, and allow all edits in this session".to_owned(),
                 (Always::AutoEdit, _) => "Allow all edits in this session".to_owned(),
                 (_, None) => format!("Always allow {what} in this session"),
                 (_, Some(path)) => format!(
@@ -92,7 +96,6 @@ impl Policy {
             };
             offers.push(LastingOffer { id, label, always, save: save.is_some() });
         };
-        let name = call.tool.name;
         let save = self.save.as_ref().map(|place| &place.path);
         if builtin::EDITS.contains(&name) {
             if self.mode != Mode::Plan && self.mode < Mode::AutoEdit && self.may_enter(Mode::AutoEdit).is_ok() {
@@ -102,6 +105,10 @@ impl Policy {
             if let (Some(path), Some(place)) = (path, save) {
                 let always = Always::File { tool: name.to_owned(), path: path.to_owned() };
                 offer("proceed_always_and_save", always, Some(place));
+            }
+        } else if name == EXIT {
+            if self.mode == Mode::Plan && self.may_enter(Mode::AutoEdit).is_ok() {
+                offer("proceed_always", Always::AutoEdit, None);
             }
         } else if name == shell::TOOL {
             if let Some(prefixes) = self.prefixes_to_allow(call) {

@@ -1,5 +1,6 @@
 //! One session's policy, shared by its registry, its scheduler and whoever switches its mode.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::saved::{self, SaveError};
@@ -7,6 +8,23 @@ use super::{
     Always, Checker, Judgement, LastingOffer, Mode, ModeRefused, Offer, PlanFolder, Policy, PolicyCall, PolicyOptions,
     Rule, SavePlace, ToolFacts,
 };
+
+/// A step from one mode to another, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModeChange {
+    /// The mode before.
+    pub before: Mode,
+    /// The mode now.
+    pub after: Mode,
+}
+
+impl ModeChange {
+    /// Whether the mode is another one now.
+    #[must_use]
+    pub fn is_one(self) -> bool {
+        self.before != self.after
+    }
+}
 
 /// A handle to one session's [`Policy`]; clones share it.
 #[derive(Clone, Debug)]
@@ -42,8 +60,25 @@ impl SessionPolicy {
     }
 
     /// Enters `mode`.
-    pub fn set_mode(&self, mode: Mode) -> Result<(), ModeRefused> {
-        self.lock().set_mode(mode)
+    pub fn set_mode(&self, mode: Mode) -> Result<ModeChange, ModeRefused> {
+        let mut policy = self.lock();
+        let before = policy.mode();
+        policy.set_mode(mode)?;
+        Ok(ModeChange { before, after: mode })
+    }
+
+    /// Ends plan mode: `plan` is carried out from now on.
+    pub fn carry_out(&self, plan: PathBuf) -> ModeChange {
+        let mut policy = self.lock();
+        let before = policy.mode();
+        policy.carry_out(plan);
+        ModeChange { before, after: policy.mode() }
+    }
+
+    /// The plan that is carried out, if one was approved.
+    #[must_use]
+    pub fn approved_plan(&self) -> Option<PathBuf> {
+        self.lock().approved_plan().map(ToOwned::to_owned)
     }
 
     /// Adds a rule for the rest of the session.
@@ -77,13 +112,12 @@ impl SessionPolicy {
         self.lock().lasting(call)
     }
 
-    /// Keeps a lasting answer, and returns the mode if that changed it.
-    pub fn remember(&self, always: &Always) -> Result<Option<Mode>, ModeRefused> {
+    /// Keeps a lasting answer, which may change the mode.
+    pub fn remember(&self, always: &Always) -> Result<ModeChange, ModeRefused> {
         let mut policy = self.lock();
         let before = policy.mode();
         policy.remember(always)?;
-        let after = policy.mode();
-        Ok((after != before).then_some(after))
+        Ok(ModeChange { before, after: policy.mode() })
     }
 
     /// Writes a lasting answer to the file for them, and keeps it in this session as well. Blocks on a local disk.

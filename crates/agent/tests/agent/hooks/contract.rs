@@ -96,7 +96,7 @@ async fn a_hook_finds_its_folders_and_no_secret() {
     let dir = hooked.dir().canonicalize().unwrap().display().to_string();
     // bash makes up a PATH of its own, but does not export it.
     let env = std::fs::read_to_string(hooked.dir().join("env")).unwrap();
-    assert!(env.starts_with(&format!("{dir}|{dir}|{dir}|s|/plans|")) && env.ends_with('V'), "{env}");
+    assert!(env.starts_with(&format!("{dir}|{dir}|{dir}|s|{dir}/plans|")) && env.ends_with('V'), "{env}");
     // A folder with a blank and a quote in its name, and a command that quotes nothing.
     assert!(hooked.dir().join("ran").exists());
 }

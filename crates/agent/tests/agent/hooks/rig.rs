@@ -62,9 +62,9 @@ impl Setup {
         options.policy.interactive = self.interactive;
         options.policy.mode = self.mode;
         options.secret_variables = self.secrets;
+        options.plan_folder = Some("plans".into());
         let layer = HookLayer { source: self.source, hooks, config: Value::Null };
-        options.user_hooks =
-            HookOptions { layers: vec![layer], trust: self.trust.clone(), plans_folder: Some("/plans".into()) };
+        options.user_hooks = HookOptions { layers: vec![layer], trust: self.trust.clone() };
         let (ask, questions) = mpsc::channel(4);
         let new = NewSession {
             session_id: Some("s".into()),

@@ -11,7 +11,7 @@ use tokio::sync::{Barrier, Notify};
 use super::super::*;
 use crate::{
     ApprovalOutcome, ApprovalRequest, CallRecord, ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext,
-    Invocation, Kind, LiveOutput, Mode, PolicyOptions, ToolFailure, ToolOutput,
+    Invocation, Kind, LiveOutput, Mode, ModeChange, PolicyOptions, ToolFailure, ToolOutput,
 };
 
 pub(super) type Run =
@@ -108,8 +108,8 @@ impl SchedulerObserver for Recorder {
         self.records.lock().unwrap().push(record.clone());
     }
 
-    fn on_mode(&self, mode: Mode) {
-        self.modes.lock().unwrap().push(mode);
+    fn on_mode(&self, change: ModeChange) {
+        self.modes.lock().unwrap().push(change.after);
     }
 }
 
