@@ -76,6 +76,10 @@ impl InvokeAgent {
                     "description": "The whole task. The agent sees nothing of this conversation: tell it all that it has \
                                     to know, and what to report.",
                 },
+                "wait_for_previous": {
+                    "type": "boolean",
+                    "description": "Whether it begins when the calls before it have ended, and not beside them.",
+                },
             },
             "required": ["agent_name", "prompt"],
         })
