@@ -16,6 +16,7 @@ mod files;
 mod form;
 mod methods;
 mod outbox;
+mod past;
 mod permission;
 mod plan;
 mod quota;
@@ -23,6 +24,7 @@ mod serve;
 mod servers;
 mod session;
 mod settings;
+mod steer;
 mod translate;
 
 pub use serve::{ServeError, serve, serve_stdio};

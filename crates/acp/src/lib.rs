@@ -41,14 +41,27 @@ mod rpc_error;
 pub mod transport;
 mod wire;
 
+/// The key in `_meta` of the answer to `session/load` with the number of lines of the record that could not be read.
+pub const DAMAGED_META: &str = "convoke.damagedLines";
+
 /// The key in `_meta` of `session/new` by which a client chooses the id of the session.
 pub const SESSION_ID_META: &str = "convoke.sessionId";
 
 /// The key in `_meta` of a new session and of `session_info_update` that names the model.
 pub const MODEL_META: &str = "convoke.model";
 
+/// The key in `_meta` of `session_info_update` that is `false` once a session goes on without a record.
+pub const RECORDING_META: &str = "convoke.recording";
+
 /// The key in `_meta` of a prompt's answer that says more about its end, such as `{"code": "MAX_TURNS_EXCEEDED", …}`.
 pub const END_META: &str = "convoke.end";
+
+/// The key in `_meta` of a prompt's answer, and in `data` of its error, with the texts that were said to the turn by
+/// `_convoke/session/steer` and that no model read: send them as prompts.
+pub const UNREAD_META: &str = "convoke.unread";
+
+/// The key in `_meta` of the agent's capabilities that lists its own methods.
+pub const METHODS_META: &str = "convoke.methods";
 
 pub use agent::{ServeError, serve, serve_stdio};
 pub use client::{

@@ -12,7 +12,7 @@ const CHUNK: usize = 64 * 1024;
 pub enum Line {
     /// A line without its end. The last one may lack its newline.
     Bytes(Vec<u8>),
-    /// More than the limit without a newline; nothing after it can be read.
+    /// More than the limit without a newline; nothing after it can be read before [`Lines::skip`].
     TooLong,
     /// The pipe is closed.
     End,
@@ -49,6 +49,23 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             consume(&mut self.reader, used);
             if newline.is_some() {
                 return Ok(Line::Bytes(std::mem::take(&mut self.line)));
+            }
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    /// Leaves out the rest of a line that was too long. Cancel-safe.
+    pub async fn skip(&mut self) -> io::Result<()> {
+        self.line = Vec::new();
+        loop {
+            let chunk = self.reader.fill_buf().await?;
+            let newline = chunk.iter().position(|byte| *byte == b'\n');
+            let used = newline.map_or(chunk.len(), |at| at + 1);
+            let over = newline.is_some() || chunk.is_empty();
+            consume(&mut self.reader, used);
+            if over {
+                return Ok(());
             }
         }
     }
@@ -92,6 +109,16 @@ mod tests {
     async fn a_line_over_the_limit_is_not_kept() {
         assert_eq!(read_all(b"abc\nabcd\n", 3).await, [bytes("abc"), Line::TooLong]);
         assert_eq!(read_all(b"abcd", 3).await, [Line::TooLong]);
+    }
+
+    #[tokio::test]
+    async fn what_comes_behind_a_line_over_the_limit_can_be_read() {
+        let mut lines = Lines::new(&b"abcdef\nabc\nabcd"[..], 3);
+        assert_eq!(lines.next().await.unwrap(), Line::TooLong);
+        lines.skip().await.unwrap();
+        assert_eq!((lines.next().await.unwrap(), lines.next().await.unwrap()), (bytes("abc"), Line::TooLong));
+        lines.skip().await.unwrap();
+        assert_eq!(lines.next().await.unwrap(), Line::End);
     }
 
     #[tokio::test]

@@ -40,6 +40,8 @@ impl From<RpcError> for sdk::Error {
 
 /// A method got parameters that it can't use.
 pub(crate) const INVALID_PARAMS: i32 = -32602;
+/// There is no such method.
+pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
 /// The request does not fit the state of things.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
 /// Something failed on our side.
@@ -48,6 +50,8 @@ pub(crate) const INTERNAL: i32 = -32603;
 pub(crate) const AUTH_REQUIRED: i32 = -32000;
 /// ACP's `resource_not_found`, which sessions are, too.
 pub(crate) const NOT_FOUND: i32 = -32002;
+/// ACP's `request_cancelled`.
+const REQUEST_CANCELLED: i32 = -32800;
 /// HTTP's word for a spent quota. Source: runtime specification §17.
 const TOO_MANY: i32 = 429;
 
@@ -64,6 +68,24 @@ impl RpcError {
     /// A prompt while another runs.
     pub(crate) fn busy() -> Self {
         Self::new(INVALID_REQUEST, "a prompt is already running in this session").word("busy")
+    }
+
+    /// An id that no session can have.
+    pub(crate) fn bad_session_id() -> Self {
+        Self::new(INVALID_PARAMS, "the session id is empty, too long, or has characters that no id has")
+            .word("invalid_session_id")
+    }
+
+    /// A prompt that no model could read.
+    pub(crate) fn too_large(what: &str, bytes: usize, limit: usize) -> Self {
+        let data = json!({"code": "prompt_too_large", "bytes": bytes, "maxBytes": limit});
+        let message = format!("the prompt has {bytes} bytes of {what}, and {limit} is the limit");
+        Self { data: Some(data), ..Self::new(INVALID_PARAMS, message) }
+    }
+
+    /// The client took its request back. Source: ACP v1, `$/cancel_request`.
+    pub(crate) fn withdrawn() -> Self {
+        Self::new(REQUEST_CANCELLED, "the request was cancelled")
     }
 
     /// No such session on this connection.
@@ -83,6 +105,7 @@ impl From<SessionError> for RpcError {
             SessionError::Unknown(_) => Self::new(NOT_FOUND, message).word("session_not_found"),
             SessionError::Open(_) => Self::new(INVALID_REQUEST, message).word("session_in_use"),
             SessionError::WrongFolder { .. } => Self::new(INVALID_PARAMS, message).word("invalid_workspace"),
+            SessionError::Cursor => Self::new(INVALID_PARAMS, message).word("unknown_cursor"),
             SessionError::Record(_) => Self::new(INTERNAL, message).word("record_unusable"),
             SessionError::Failed(_) => Self::new(INTERNAL, message),
         }

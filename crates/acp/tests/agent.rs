@@ -9,6 +9,10 @@
 
 #[path = "agent/client.rs"]
 mod client;
+#[path = "agent/past.rs"]
+mod past;
+#[path = "agent/rubbish.rs"]
+mod rubbish;
 #[path = "agent/runtime.rs"]
 mod runtime;
 
@@ -400,7 +404,11 @@ struct Raw {
 }
 
 fn raw(pipe_bytes: usize) -> (Arc<Runtime>, Raw) {
-    let runtime = Arc::new(Runtime::default());
+    raw_of(Runtime::default(), pipe_bytes)
+}
+
+fn raw_of(runtime: Runtime, pipe_bytes: usize) -> (Arc<Runtime>, Raw) {
+    let runtime = Arc::new(runtime);
     let (ours, theirs) = tokio::io::duplex(pipe_bytes);
     let (serving, _) = serve(&runtime, theirs);
     let (output, input) = tokio::io::split(ours);
@@ -414,6 +422,10 @@ impl Raw {
 
     async fn call(&mut self, id: u64, method: &str, params: Value) {
         self.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+    }
+
+    async fn tell(&mut self, method: &str, params: Value) {
+        self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 
     async fn read(&mut self) -> Value {

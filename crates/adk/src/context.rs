@@ -91,6 +91,14 @@ impl InvocationContext {
         }
     }
 
+    /// `Err` with the limit when there is no model call left.
+    pub(crate) fn has_llm_call_left(&self) -> Result<(), u32> {
+        match self.config.max_llm_calls {
+            Some(limit) if self.llm_calls() >= limit => Err(limit),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Counts a model call; `Err` with the limit when it is one too many.
     pub(crate) fn count_llm_call(&self) -> Result<(), u32> {
         let calls = self.llm_calls.fetch_add(1, Ordering::Relaxed) + 1;

@@ -51,6 +51,9 @@ impl LlmAgent {
                 return;
             }
             loop {
+                // Before anything is taken: what the model won't be asked about stays with whoever closes the inbox.
+                check(&cx)?;
+                cx.has_llm_call_left().map_err(FlowError::LlmCallLimit)?;
                 for message in cx.inbox.take() {
                     let mut event = agent.interjection(&cx, message.content);
                     event.actions.custom_metadata.extend(message.metadata);

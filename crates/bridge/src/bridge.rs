@@ -154,6 +154,9 @@ impl Bridge {
                     session.approval_mode_changed(step, originator, mode, persisted);
                 });
             }
+            Input::RecordingStopped { session } => {
+                self.tell(now, &session, out, |session, _| session.recording_stopped());
+            }
             Input::Update { session, update } => {
                 self.tell(now, &session, out, |session, step| session.update(step, update));
             }

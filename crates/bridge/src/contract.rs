@@ -210,6 +210,11 @@ pub enum Input {
         /// Whether it was written to the settings.
         persisted: bool,
     },
+    /// The agent goes on without keeping what is said: `recordingDegraded` in every snapshot from now on.
+    RecordingStopped {
+        /// Of which session.
+        session: SessionId,
+    },
     /// What the shell remembers of a session that is being restored; comes before its [`Input::SessionStarted`].
     Recalled {
         /// Which attempt; an unknown one is ignored.

@@ -84,6 +84,7 @@ pub(crate) struct Session {
     source_type: Option<String>,
     model_id: Option<String>,
     approval_mode: ApprovalMode,
+    recording_degraded: bool,
     turn_error: Option<String>,
     clients: Clients,
     queue: PromptQueue,
@@ -114,6 +115,7 @@ impl Session {
             source_type: birth.source_type,
             model_id: birth.model_id,
             approval_mode: birth.approval_mode,
+            recording_degraded: false,
             turn_error: None,
             clients: Clients::new(limits.clients),
             queue: PromptQueue::new(limits),
@@ -251,7 +253,7 @@ impl Session {
             "sessionId": self.id,
             "currentModelId": self.model_id,
             "currentApprovalMode": self.approval_mode.wire(),
-            "recordingDegraded": false,
+            "recordingDegraded": self.recording_degraded,
         });
         let snapshot = Draft::new(FrameKind::SessionSnapshot, data);
         self.bus.subscribe(step.now, request, snapshot, step.mediator.unseen(&self.id, step.now), step.out);
@@ -337,6 +339,11 @@ impl Session {
         let kind = FrameKind::SessionMetadataUpdated;
         self.publish(step, Draft { kind, prompt_id: None, originator: caller.client, data });
         Ok(self.display_name.clone())
+    }
+
+    /// Who opens a stream from now on is told that the agent keeps no record any more.
+    pub(crate) fn recording_stopped(&mut self) {
+        self.recording_degraded = true;
     }
 
     pub(crate) fn model_switched(&mut self, step: &mut Step<'_>, originator: Option<ClientId>, model_id: String) {

@@ -403,6 +403,82 @@ async fn a_session_survives_the_killing_of_its_daemon() {
         .await;
 }
 
+/// Our own agent, whose model answers so.
+fn answering(environment: &TestEnvironment, answers: &[Value], args: &[&str]) -> Command {
+    let line = |parts: &Value| {
+        let candidate = json!({"content": {"role": "model", "parts": parts}, "finishReason": "STOP"});
+        json!({"method": "generateContentStream", "response": [{"candidates": [candidate]}]}).to_string() + "\n"
+    };
+    let file = environment.write("responses.jsonl", answers.iter().map(line).collect::<String>());
+    let mut command = serve(environment, &["--model", "gemini-2.5-flash", "--fake-responses"]);
+    command.arg(file).args(args).env("GEMINI_API_KEY", "x");
+    command
+}
+
+fn saying(environment: &TestEnvironment, words: &str) -> Command {
+    answering(environment, &[json!([{"text": words}])], &[])
+}
+
+#[tokio::test]
+async fn a_session_of_our_agent_survives_the_killing_of_its_daemon() {
+    let environment = TestEnvironment::new();
+    let mut daemon = start(saying(&environment, "I keep it in mind."));
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "remember me").await;
+    next_of(&mut events, "turn_complete").await;
+    let folder = environment.home().join(".convoke/sessions");
+    let list = || std::fs::read_dir(&folder).ok()?.next()?.ok().map(|entry| entry.path());
+    until(|| list().is_some_and(|list| std::fs::metadata(list).unwrap().len() > 0)).await;
+    daemon.child.kill().unwrap();
+    daemon.child.wait().unwrap();
+    until(|| processes_in(&environment) == 0).await;
+    let daemon = start(saying(&environment, "You are the one I know."));
+    let mut client = Client::new(daemon.address, TOKEN);
+    let path = format!("/session/{session}/load");
+    let loaded = client.expect(Method::POST, &path, Some(&json!({}))).await.unwrap();
+    let replay = loaded["compactedReplay"].as_array().unwrap();
+    let said: Vec<_> = replay.iter().filter_map(|frame| frame["data"]["update"]["content"]["text"].as_str()).collect();
+    assert!(said.contains(&"remember me") && said.contains(&"I keep it in mind."), "{loaded}");
+    client.identify(loaded["clientId"].as_str().unwrap());
+    let mut events = client.events(&session).await.unwrap();
+    prompt(&mut client, &session, "hello").await;
+    next_of(&mut events, "turn_complete").await;
+}
+
+#[tokio::test]
+async fn hooks_of_a_hosted_session_begin_end_and_deny() {
+    let environment = TestEnvironment::new();
+    let note = |event: &str| json!([{"hooks": [{"type": "command", "command": format!("echo {event} >> noted")}]}]);
+    let deny = json!([{"matcher": "write_file", "hooks": [
+        {"type": "command", "command": "echo not here >&2; exit 2"},
+    ]}]);
+    let hooks = json!({"SessionStart": note("start"), "SessionEnd": note("end"), "BeforeTool": deny});
+    environment.write("home/.convoke/settings.json", json!({"hooks": hooks}).to_string());
+    let part = json!({"functionCall": {"name": "write_file", "args": {"file_path": "a.txt", "content": "x"}}});
+    let command = answering(&environment, &[json!([part]), json!([{"text": "I may not."}])], &["--approval-mode=yolo"]);
+    let daemon = start(command);
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "write").await;
+    next_of(&mut events, "turn_complete").await;
+    assert_eq!(environment.read("workspace/a.txt"), None);
+    assert_eq!(environment.read("workspace/noted").as_deref(), Some("start\n"));
+    client.expect(Method::DELETE, &format!("/session/{session}"), None).await.unwrap();
+    until(|| environment.read("workspace/noted").as_deref() == Some("start\nend\n")).await;
+}
+
+#[tokio::test]
+async fn a_session_whose_record_stopped_says_so_in_its_snapshot() {
+    let environment = TestEnvironment::new();
+    // Where the records would be, a file is in the way.
+    environment.write("home/.convoke/tmp", "in the way");
+    let daemon = start(answering(&environment, &[json!([{"text": "Hello."}])], &[]));
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "hello").await;
+    next_of(&mut events, "turn_complete").await;
+    let mut snapshot = client.stream(&format!("/session/{session}/events?snapshot=1")).await.unwrap();
+    assert_eq!(next_of(&mut snapshot, "session_snapshot").await["data"]["recordingDegraded"], true);
+}
+
 #[tokio::test]
 async fn agents_of_the_settings_are_hosted_without_the_daemon_s_secrets() {
     let environment = TestEnvironment::new();

@@ -215,6 +215,9 @@ pub enum SessionError {
         /// Where it belongs.
         recorded: PathBuf,
     },
+    /// The cursor of a list is none of ours.
+    #[error("list sessions: the cursor is none of this agent's")]
+    Cursor,
     /// Its record can't be used. The text says what was attempted.
     #[error("{0}")]
     Record(String),

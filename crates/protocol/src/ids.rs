@@ -68,6 +68,17 @@ id!(
     ToolCallId
 );
 
+impl SessionId {
+    /// Whether `text` can be the id of a session: short, printable, and no way to another folder should somebody make
+    /// a file name of it.
+    #[must_use]
+    pub fn is_well_formed(text: &str) -> bool {
+        (1..=128).contains(&text.len())
+            && !text.contains("..")
+            && !text.contains(|c: char| c.is_control() || matches!(c, '/' | '\\'))
+    }
+}
+
 impl ClientId {
     /// Whether `text` has the shape of a client id on the wire: 1 to 128 of `A-Z a-z 0-9 . _ : -`.
     ///
@@ -81,7 +92,17 @@ impl ClientId {
 
 #[cfg(test)]
 mod tests {
-    use super::ClientId;
+    use super::{ClientId, SessionId};
+
+    #[test]
+    fn session_id_shape() {
+        for good in ["s1", "6f1c-ü", "a.b", &"a".repeat(128)] {
+            assert!(SessionId::is_well_formed(good), "{good:?}");
+        }
+        for bad in ["", "a/b", "a\\b", "..", "a..b", "a\nb", "a\u{85}", &"a".repeat(129)] {
+            assert!(!SessionId::is_well_formed(bad), "{bad:?}");
+        }
+    }
 
     #[test]
     fn client_id_shape() {

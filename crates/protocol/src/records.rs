@@ -11,6 +11,8 @@ use crate::{AgentEvent, HostedSession, NewSession, SessionError, SessionId};
 #[async_trait]
 pub trait SessionRecords: Send + Sync {
     /// The sessions that have something in them, the one that was used last first.
+    ///
+    /// Errors: [`SessionError::Cursor`].
     async fn list_sessions(&self, list: ListSessions) -> Result<SessionPage, SessionError>;
 
     /// Goes on with a session: with its history in the model's mind, and on request for the client to see.

@@ -4,6 +4,37 @@ use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
 use convoke_protocol::{ContentPart, DisplayContent, PermissionContent};
 use serde_json::{Value, json};
 
+use crate::rpc_error::RpcError;
+
+/// Bytes of text in one prompt: what a pipe may bring to a headless run. No model reads more.
+const TEXT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Bytes of one prompt with its images, sounds and files, in base64. Providers take some 20 MB of them.
+const PROMPT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Refuses a prompt that is larger than any model takes, instead of sending it there.
+pub(super) fn check(parts: &[ContentPart]) -> Result<(), RpcError> {
+    let mut text_bytes = 0_usize;
+    let mut bytes = 0_usize;
+    for part in parts {
+        let (text, data) = match part {
+            ContentPart::Text { text } => (text.len(), 0),
+            ContentPart::Reference { text, data, .. } => (text.len(), data.as_ref().map_or(0, String::len)),
+            ContentPart::Media { data, .. } => (0, data.as_ref().map_or(0, String::len)),
+            ContentPart::Thought { .. } => (0, 0),
+        };
+        text_bytes = text_bytes.saturating_add(text);
+        bytes = bytes.saturating_add(text).saturating_add(data);
+    }
+    if text_bytes > TEXT_BYTES_MAX {
+        return Err(RpcError::too_large("text", text_bytes, TEXT_BYTES_MAX));
+    }
+    if bytes > PROMPT_BYTES_MAX {
+        return Err(RpcError::too_large("content", bytes, PROMPT_BYTES_MAX));
+    }
+    Ok(())
+}
+
 /// A prompt as the agent reads it. A block of a kind that has no type yet is left out.
 pub(super) fn parts(blocks: Vec<ContentBlock>) -> Vec<ContentPart> {
     blocks.into_iter().filter_map(part).collect()

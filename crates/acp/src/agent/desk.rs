@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_client_protocol::v1::schema;
-use convoke_protocol::{AuthError, HostedSession, NewSession, SessionError, SessionFactory, SessionId};
+use convoke_protocol::{AuthError, HostedSession, ListSessions, NewSession, SessionFactory, SessionId};
 use serde_json::json;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
@@ -20,9 +20,10 @@ use crate::rpc_error::{INVALID_PARAMS, INVALID_REQUEST, RpcError};
 use super::abilities::Abilities;
 use super::files::AcpFiles;
 use super::outbox::Outbox;
+use super::past::{self, GoOn, Past};
 use super::permission::{self, Question};
 use super::servers;
-use super::session::{Command, Responder, Session, answer};
+use super::session::{Command, Opening, Responder, Session, answer};
 use super::settings::describe;
 
 /// Sessions of one client. The daemon's own cap is far below.
@@ -33,11 +34,34 @@ const COMMANDS_MAX: usize = 64;
 
 /// What a client asks for.
 pub(super) enum Incoming {
-    New(schema::NewSessionRequest, Responder),
-    Authenticate { method: String, secret: Option<String>, responder: Responder },
+    /// A session, new or recorded.
+    Open(Wanted, Responder),
+    List(ListSessions, Responder),
+    Delete(SessionId, Responder),
+    Authenticate {
+        method: String,
+        secret: Option<String>,
+        responder: Responder,
+    },
     Logout(Responder),
     To(SessionId, Command),
     Cancel(SessionId),
+}
+
+/// Which session, and what it is made from.
+pub(super) struct Wanted {
+    pub(super) cwd: PathBuf,
+    pub(super) additional_directories: Vec<PathBuf>,
+    pub(super) mcp_servers: Vec<schema::McpServer>,
+    pub(super) origin: Origin,
+}
+
+/// Where a session comes from.
+pub(super) enum Origin {
+    /// Nowhere; the id may be chosen.
+    New(Option<SessionId>),
+    /// The record of an earlier one.
+    Record(SessionId, GoOn),
 }
 
 /// A session's task, from outside.
@@ -64,7 +88,8 @@ enum Done {
 }
 
 struct Made {
-    hosted: Result<HostedSession, SessionError>,
+    opened: Result<(HostedSession, Past), RpcError>,
+    is_new: bool,
     files: Arc<AcpFiles>,
     questions: mpsc::Receiver<Question>,
     responder: Responder,
@@ -93,7 +118,7 @@ impl Desk {
         self.sessions.clear();
         while let Some(done) = self.tasks.join_next().await {
             if let Ok(Done::Made(made)) = done
-                && let Ok(hosted) = made.hosted
+                && let Ok((hosted, _)) = made.opened
             {
                 hosted.control.close().await;
             }
@@ -102,10 +127,30 @@ impl Desk {
 
     fn request(&mut self, request: Incoming) {
         match request {
-            Incoming::New(request, responder) => match self.check(&request.cwd, &request.additional_directories) {
-                Ok(()) => self.make(request, responder),
+            Incoming::Open(wanted, responder) => match self.check(&wanted) {
+                Ok(()) => self.make(wanted, responder),
                 Err(error) => answer(responder, Err(error)),
             },
+            Incoming::List(list, responder) => {
+                if let Some(error) = list.cwd.as_deref().and_then(|cwd| must_be_absolute("cwd", cwd).err()) {
+                    return answer(responder, Err(error));
+                }
+                let factory = Arc::clone(&self.factory);
+                self.tasks.spawn(async move {
+                    answer(responder, past::list(&*factory, list).await);
+                    Done::Answered
+                });
+            }
+            Incoming::Delete(id, responder) if !SessionId::is_well_formed(id.as_str()) => {
+                answer(responder, Err(RpcError::bad_session_id()));
+            }
+            Incoming::Delete(id, responder) => {
+                let factory = Arc::clone(&self.factory);
+                self.tasks.spawn(async move {
+                    answer(responder, past::delete(&*factory, &id).await);
+                    Done::Answered
+                });
+            }
             Incoming::To(id, command) => {
                 let refused = match self.sessions.get(&id) {
                     Some(session) => match session.commands.try_send(command) {
@@ -115,7 +160,9 @@ impl Desk {
                     },
                     None => (command, RpcError::no_session(id.as_str())),
                 };
-                answer(refused.0.into_responder(), Err(refused.1));
+                if let Some(responder) = refused.0.into_responder() {
+                    answer(responder, Err(refused.1));
+                }
             }
             Incoming::Authenticate { method, secret, responder } => {
                 let factory = Arc::clone(&self.factory);
@@ -139,20 +186,22 @@ impl Desk {
                 });
             }
             Incoming::Cancel(id) => match self.sessions.get(&id) {
-                Some(session) => session.cancel.notify_one(),
+                Some(session) if session.commands.try_send(Command::Cancel).is_err() => session.cancel.notify_one(),
+                Some(_) => {}
                 None => tracing::debug!(session = %id, "cancelled a session that is not here"),
             },
         }
     }
 
-    fn check(&self, cwd: &Path, more: &[PathBuf]) -> Result<(), RpcError> {
-        let fields = std::iter::once(("cwd", cwd));
-        let fields = fields.chain(more.iter().map(|folder| ("additionalDirectories", folder.as_path())));
-        for (field, folder) in fields {
-            if !folder.is_absolute() {
-                let message = format!("{field} must be an absolute path, not \"{}\"", folder.display());
-                return Err(RpcError::new(INVALID_PARAMS, message));
-            }
+    fn check(&self, wanted: &Wanted) -> Result<(), RpcError> {
+        if let Origin::New(Some(id)) | Origin::Record(id, _) = &wanted.origin
+            && !SessionId::is_well_formed(id.as_str())
+        {
+            return Err(RpcError::bad_session_id());
+        }
+        must_be_absolute("cwd", &wanted.cwd)?;
+        for folder in &wanted.additional_directories {
+            must_be_absolute("additionalDirectories", folder)?;
         }
         // Each session has its task, and so has each that is being made.
         if self.tasks.len() >= SESSIONS_MAX {
@@ -161,34 +210,39 @@ impl Desk {
         Ok(())
     }
 
-    fn make(&mut self, request: schema::NewSessionRequest, responder: Responder) {
-        let chosen = request.meta.as_ref().and_then(|meta| meta.get(crate::SESSION_ID_META)?.as_str());
+    fn make(&mut self, wanted: Wanted, responder: Responder) {
+        let Wanted { cwd, additional_directories, mcp_servers, origin } = wanted;
         let (permission, questions) = permission::port(self.abilities.clone());
         let files = Arc::new(AcpFiles::new(self.outbox.client().clone(), self.abilities.clone()));
         let new = NewSession {
-            session_id: chosen.filter(|id| !id.is_empty()).map(SessionId::from),
-            mcp_servers: servers::brought(&request.mcp_servers),
-            additional_directories: request.additional_directories,
+            mcp_servers: servers::brought(&mcp_servers),
+            additional_directories,
             files: Some(files.clone()),
-            ..NewSession::new(request.cwd, permission)
+            ..NewSession::new(cwd, permission)
         };
         let factory = Arc::clone(&self.factory);
         self.tasks.spawn(async move {
-            let hosted = factory.new_session(new).await;
-            Done::Made(Box::new(Made { hosted, files, questions, responder }))
+            let is_new = matches!(origin, Origin::New(_));
+            let opened = match origin {
+                Origin::New(session_id) => {
+                    let hosted = factory.new_session(NewSession { session_id, ..new }).await;
+                    hosted.map(|hosted| (hosted, Past::default())).map_err(Into::into)
+                }
+                Origin::Record(id, go_on) => past::open(&*factory, id, go_on, new).await,
+            };
+            Done::Made(Box::new(Made { opened, is_new, files, questions, responder }))
         });
     }
 
     fn done(&mut self, done: Result<Done, JoinError>) {
         match done {
-            Ok(Done::Made(made)) => match made.hosted {
-                Ok(hosted) => {
-                    made.files.belong_to(&hosted.id);
-                    self.admit(hosted, made.questions, made.responder);
+            Ok(Done::Made(made)) => self.admit(*made),
+            Ok(Done::Ended(id)) => {
+                // By now the same session may be open again.
+                if self.sessions.get(&id).is_some_and(|session| session.commands.is_closed()) {
+                    self.sessions.remove(&id);
                 }
-                Err(error) => answer(made.responder, Err(error.into())),
-            },
-            Ok(Done::Ended(id)) => _ = self.sessions.remove(&id),
+            }
             Ok(Done::Answered) => {}
             // Its responders went with it, and so every request of it was answered with an error.
             Err(error) => {
@@ -198,14 +252,21 @@ impl Desk {
         }
     }
 
-    fn admit(&mut self, hosted: HostedSession, questions: mpsc::Receiver<Question>, responder: Responder) {
+    fn admit(&mut self, made: Made) {
+        let Made { opened, is_new, files, questions, responder } = made;
+        let (hosted, past) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return answer(responder, Err(error)),
+        };
+        files.belong_to(&hosted.id);
         let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
         let cancel = Arc::new(Notify::new());
         let id = hosted.id.clone();
-        let introduction = describe(Some(&id), &*hosted.control);
+        let introduction = describe(Some(&id).filter(|_| is_new), &*hosted.control, past.damaged);
         let events = hosted.agent.log().subscribe();
         let session = Session {
             hosted,
+            opening: Opening { past, introduction, responder },
             outbox: self.outbox.clone(),
             abilities: self.abilities.clone(),
             commands: inbox,
@@ -213,11 +274,17 @@ impl Desk {
             questions,
         };
         self.sessions.insert(id.clone(), Handle { commands, cancel });
-        // Answered first: no client knows what to do with updates of a session that it has not heard of.
-        answer(responder, Ok(introduction));
         self.tasks.spawn(async move {
             session.run(events).await;
             Done::Ended(id)
         });
     }
+}
+
+fn must_be_absolute(field: &str, folder: &Path) -> Result<(), RpcError> {
+    if folder.is_absolute() {
+        return Ok(());
+    }
+    let message = format!("{field} must be an absolute path, not \"{}\"", folder.display());
+    Err(RpcError::new(INVALID_PARAMS, message))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent_client_protocol as sdk;
-use convoke_protocol::{Authenticator, SessionFactory, SessionId};
+use convoke_protocol::{Authenticator, ListSessions, SessionFactory, SessionId};
 use sdk::v1::schema;
 use tokio::sync::mpsc;
 
@@ -11,9 +11,11 @@ use crate::rpc_error::{INVALID_REQUEST, RpcError};
 
 use super::abilities::Abilities;
 use super::content;
-use super::desk::Incoming;
+use super::desk::{Incoming, Origin, Wanted};
 use super::outbox::Client;
+use super::past::GoOn;
 use super::session::Command;
+use super::steer::{self, SteerRequest};
 
 /// The key in `_meta` of `authenticate` with a secret. Source: runtime specification §17.
 const SECRET_META: &str = "api-key";
@@ -25,6 +27,8 @@ pub(super) fn connection(
     incoming: mpsc::Sender<Incoming>,
 ) -> sdk::v1::Builder<sdk::Agent, impl sdk::HandleDispatchFrom<sdk::Client>> {
     let [new, prompt, mode, option, close, cancel, login, logout] = [(); 8].map(|()| incoming.clone());
+    let steer = incoming.clone();
+    let [load, resume, list, delete] = [(); 4].map(|()| incoming.clone());
     sdk::Agent
         .v1()
         .name("convoke")
@@ -58,14 +62,67 @@ pub(super) fn connection(
         .on_receive_request(
             async move |request: schema::NewSessionRequest, responder: sdk::v1::Responder<_>, _: Client| {
                 let _: &sdk::v1::Responder<schema::NewSessionResponse> = &responder;
-                pass(&new, Incoming::New(request, responder.erase_to_json()))
+                let chosen = request.meta.as_ref().and_then(|meta| meta.get(crate::SESSION_ID_META)?.as_str());
+                let chosen = chosen.filter(|id| !id.is_empty()).map(SessionId::from);
+                let wanted = Wanted {
+                    cwd: request.cwd,
+                    additional_directories: request.additional_directories,
+                    mcp_servers: request.mcp_servers,
+                    origin: Origin::New(chosen),
+                };
+                pass(&new, Incoming::Open(wanted, responder.erase_to_json()))
+            },
+            sdk::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: schema::LoadSessionRequest, responder: sdk::v1::Responder<_>, _: Client| {
+                let _: &sdk::v1::Responder<schema::LoadSessionResponse> = &responder;
+                let id = session_id(&request.session_id);
+                let wanted = Wanted {
+                    cwd: request.cwd,
+                    additional_directories: request.additional_directories,
+                    mcp_servers: request.mcp_servers,
+                    origin: Origin::Record(id, GoOn::Load),
+                };
+                pass(&load, Incoming::Open(wanted, responder.erase_to_json()))
+            },
+            sdk::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: schema::ResumeSessionRequest, responder: sdk::v1::Responder<_>, _: Client| {
+                let _: &sdk::v1::Responder<schema::ResumeSessionResponse> = &responder;
+                let id = session_id(&request.session_id);
+                let wanted = Wanted {
+                    cwd: request.cwd,
+                    additional_directories: request.additional_directories,
+                    mcp_servers: request.mcp_servers,
+                    origin: Origin::Record(id, GoOn::Resume),
+                };
+                pass(&resume, Incoming::Open(wanted, responder.erase_to_json()))
+            },
+            sdk::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: schema::ListSessionsRequest, responder: sdk::v1::Responder<_>, _: Client| {
+                let _: &sdk::v1::Responder<schema::ListSessionsResponse> = &responder;
+                let wanted = ListSessions { cwd: request.cwd, cursor: request.cursor, limit: None };
+                pass(&list, Incoming::List(wanted, responder.erase_to_json()))
+            },
+            sdk::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: schema::DeleteSessionRequest, responder: sdk::v1::Responder<_>, _: Client| {
+                let _: &sdk::v1::Responder<schema::DeleteSessionResponse> = &responder;
+                pass(&delete, Incoming::Delete(session_id(&request.session_id), responder.erase_to_json()))
             },
             sdk::on_receive_request!(),
         )
         .on_receive_request(
             async move |request: schema::PromptRequest, responder: sdk::v1::Responder<_>, _: Client| {
                 let _: &sdk::v1::Responder<schema::PromptResponse> = &responder;
-                let command = Command::Prompt(content::parts(request.prompt), responder.erase_to_json());
+                let parts = content::parts(request.prompt);
+                content::check(&parts)?;
+                let command = Command::Prompt(parts, responder.erase_to_json());
                 pass(&prompt, Incoming::To(session_id(&request.session_id), command))
             },
             sdk::on_receive_request!(),
@@ -103,6 +160,14 @@ pub(super) fn connection(
             },
             sdk::on_receive_request!(),
         )
+        .on_receive_request(
+            async move |request: SteerRequest, responder: sdk::v1::Responder<_>, _: Client| {
+                let _: &sdk::v1::Responder<serde_json::Value> = &responder;
+                let command = Command::Steer(request.text, responder.erase_to_json());
+                pass(&steer, Incoming::To(SessionId(request.session_id), command))
+            },
+            sdk::on_receive_request!(),
+        )
         .on_receive_notification(
             async move |request: schema::CancelNotification, _: Client| {
                 pass(&cancel, Incoming::Cancel(session_id(&request.session_id)))
@@ -123,7 +188,11 @@ fn pass(incoming: &mpsc::Sender<Incoming>, message: Incoming) -> sdk::Result<()>
 
 fn introduction(factory: &dyn SessionFactory) -> schema::InitializeResponse {
     let about = factory.info();
+    let recorded = factory.records().is_some();
     let sessions = schema::SessionCapabilities::new()
+        .list(recorded.then(schema::SessionListCapabilities::new))
+        .resume(recorded.then(schema::SessionResumeCapabilities::new))
+        .delete(recorded.then(schema::SessionDeleteCapabilities::new))
         .close(schema::SessionCloseCapabilities::new())
         .additional_directories(schema::SessionAdditionalDirectoriesCapabilities::new());
     let prompts = schema::PromptCapabilities::new().embedded_context(true).image(true).audio(true);
@@ -137,9 +206,16 @@ fn introduction(factory: &dyn SessionFactory) -> schema::InitializeResponse {
         .auth_methods(ways.collect::<Vec<_>>())
         .agent_capabilities(
             schema::AgentCapabilities::new()
+                .meta(own_methods())
+                .load_session(recorded)
                 .mcp_capabilities(schema::McpCapabilities::new().http(true).sse(true))
                 .prompt_capabilities(prompts)
                 .session_capabilities(sessions)
                 .auth(auth),
         )
+}
+
+/// Our own methods, beside those of the protocol.
+fn own_methods() -> schema::Meta {
+    schema::Meta::from_iter([(crate::METHODS_META.to_owned(), [steer::METHOD].into())])
 }

@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use agent_client_protocol as sdk;
 use convoke_protocol::SessionFactory;
-use futures::StreamExt;
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender};
+use futures::channel::mpsc::{Sender, UnboundedSender, channel};
+use futures::{SinkExt, Stream, StreamExt};
 use sdk::{RawJsonRpcMessage, TransportFrame};
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::lines::{Line, Lines};
-use crate::rpc_error::{INTERNAL, RpcError};
+use crate::rpc_error::{INTERNAL, INVALID_REQUEST, RpcError};
 use crate::wire::{self, Open};
 
 use super::abilities::Abilities;
@@ -38,9 +39,6 @@ pub enum ServeError {
     /// The client's messages can't be read.
     #[error("read from the client")]
     Read(#[source] io::Error),
-    /// A message is longer than any honest one.
-    #[error("read from the client: a line of more than {LINE_BYTES_MAX} bytes")]
-    LineTooLong,
     /// The protocol's machinery failed.
     #[error("serve the client: {0}")]
     Broken(RpcError),
@@ -70,8 +68,11 @@ pub async fn serve(
     let stop = shutdown.child_token();
     let over = stop.clone();
     let mut pipes = JoinSet::new();
-    pipes.spawn(read(input, ours.tx, Arc::clone(&open), stop.clone()));
-    pipes.spawn(write(ours.rx, output, open, credits.clone(), stop.clone()));
+    // One answer at a time: the next line is read when it is on its way.
+    let (asides, beside) = channel(1);
+    pipes.spawn(read(input, ours.tx, asides, Arc::clone(&open), stop.clone()));
+    let said = futures::stream::select(ours.rx, beside);
+    pipes.spawn(write(said, output, open, credits.clone(), stop.clone()));
     let (incoming, requests) = mpsc::channel(INCOMING_MAX);
     let abilities = Abilities::default();
     let served = methods::connection(Arc::clone(&factory), abilities.clone(), incoming)
@@ -103,6 +104,7 @@ pub async fn serve(
 async fn read(
     input: impl AsyncRead + Unpin,
     to_sdk: UnboundedSender<TransportFrame>,
+    mut asides: Sender<TransportFrame>,
     open: Arc<Open>,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
@@ -116,7 +118,18 @@ async fn read(
         let line = match line {
             Ok(Line::Bytes(line)) => line,
             Ok(Line::End) => return Ok(()),
-            Ok(Line::TooLong) => return Err(ServeError::LineTooLong),
+            Ok(Line::TooLong) => {
+                // Whose id is somewhere in what was not read.
+                let refused = async {
+                    let told = asides.send(TransportFrame::parse_json(&too_long())).await;
+                    told.is_ok() && lines.skip().await.is_ok()
+                };
+                tokio::select! {
+                    true = refused => continue,
+                    () = stop.cancelled() => return Ok(()),
+                    else => return Ok(()),
+                }
+            }
             Err(error) => return Err(ServeError::Read(error)),
         };
         if line.trim_ascii().is_empty() {
@@ -137,19 +150,26 @@ async fn read(
     }
 }
 
+/// The answer to a message that is longer than any honest one.
+fn too_long() -> String {
+    let message = format!("a message of more than {LINE_BYTES_MAX} bytes can't be read");
+    let error = json!({"code": INVALID_REQUEST, "message": message});
+    json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string()
+}
+
 async fn write(
-    frames: UnboundedReceiver<TransportFrame>,
+    frames: impl Stream<Item = TransportFrame>,
     output: impl AsyncWrite + Unpin,
     open: Arc<Open>,
     credits: Credits,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    let _stop = stop.drop_guard();
-    let frames = frames.inspect(|frame| {
+    let stop = stop.drop_guard();
+    let mut frames = std::pin::pin!(frames.inspect(|frame| {
         if let TransportFrame::Single(message) = frame {
             open.outgoing(message);
         }
-    });
+    }));
     let written = |frame: &TransportFrame| {
         if let TransportFrame::Single(RawJsonRpcMessage::Notification(notification)) = frame
             && &*notification.method == UPDATE
@@ -157,8 +177,10 @@ async fn write(
             credits.give_back();
         }
     };
-    // A client that stopped reading is a client that left.
-    let _ = wire::write_frames(frames, output, written).await;
+    let gone = wire::write_frames(frames.as_mut(), output, written).await.is_err();
     credits.close();
+    drop(stop);
+    // A client that stopped reading is a client that left, which is no failure: what is said meanwhile goes nowhere.
+    while gone && frames.next().await.is_some() {}
     Ok(())
 }

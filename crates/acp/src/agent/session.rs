@@ -27,9 +27,11 @@ use crate::rpc_error::{INVALID_PARAMS, RpcError, TurnError, failed_turn};
 
 use super::abilities::Abilities;
 use super::outbox::Outbox;
+use super::past::Past;
 use super::permission::{self, Question};
 use super::quota::Quota;
 use super::settings;
+use super::steer;
 use super::translate::Translator;
 
 /// How long a session may take to close before it is left to itself.
@@ -42,22 +44,32 @@ const COMMANDS_UPDATE: &str = "available_commands_update";
 /// Answers one request with raw JSON.
 pub(super) type Responder = sdk::v1::Responder;
 
-/// What a client wants of its session, besides cancelling.
+/// What a client wants of its session.
 pub(super) enum Command {
     Prompt(Vec<ContentPart>, Responder),
     SetMode(String, Responder),
-    SetOption { id: String, value: String, responder: Responder },
+    SetOption {
+        id: String,
+        value: String,
+        responder: Responder,
+    },
+    /// Something to say to the running turn.
+    Steer(String, Responder),
+    /// `session/cancel`, in its place among the others: it is for the prompt before it and for none behind.
+    Cancel,
     Close(Responder),
 }
 
 impl Command {
-    /// Who waits for its answer.
-    pub(super) fn into_responder(self) -> Responder {
+    /// Who waits for its answer, if anybody does.
+    pub(super) fn into_responder(self) -> Option<Responder> {
         match self {
+            Self::Cancel => None,
             Self::Prompt(_, responder)
             | Self::SetMode(_, responder)
+            | Self::Steer(_, responder)
             | Self::SetOption { responder, .. }
-            | Self::Close(responder) => responder,
+            | Self::Close(responder) => Some(responder),
         }
     }
 }
@@ -73,17 +85,27 @@ struct Turn {
     cancelled: bool,
     last_error: Option<TurnError>,
     quota: Quota,
+    /// What was said to it and read by nobody.
+    unread: Option<Value>,
     /// An end that came before `send` said which stream it started.
     early_end: Option<(StreamId, StreamEndReason, Option<Value>)>,
+}
+
+/// How a session begins: with what was said before, then the answer to the request that opened it.
+pub(super) struct Opening {
+    pub(super) past: Past,
+    pub(super) introduction: Value,
+    pub(super) responder: Responder,
 }
 
 /// The task of one session.
 pub(super) struct Session {
     pub(super) hosted: HostedSession,
+    pub(super) opening: Opening,
     pub(super) outbox: Outbox,
     pub(super) abilities: Abilities,
     pub(super) commands: mpsc::Receiver<Command>,
-    /// `session/cancel`. A flag rather than a command, so that it always fits.
+    /// `session/cancel` that found no room among the commands.
     pub(super) cancel: Arc<Notify>,
     pub(super) questions: mpsc::Receiver<Question>,
 }
@@ -91,6 +113,8 @@ pub(super) struct Session {
 enum Step {
     Command(Option<Command>),
     Cancel,
+    /// The client took back its request to open the session.
+    Withdrawn,
     Sent(Result<SendReceipt, SendError>),
     Work,
     Update(Option<super::outbox::Credit>),
@@ -114,13 +138,15 @@ struct Running {
     work: FuturesUnordered<BoxFuture<'static, ()>>,
     /// Cancels the open questions.
     asking: CancellationToken,
+    /// Until the request that opened the session is answered.
+    opening: Option<Opening>,
     closing: Option<Responder>,
 }
 
 impl Session {
     /// Runs until the client closes the session or is gone, then closes it for good.
     pub(super) async fn run(self, events: Subscription) {
-        let Self { hosted, outbox, abilities, mut commands, cancel, mut questions } = self;
+        let Self { hosted, opening, outbox, abilities, mut commands, cancel, mut questions } = self;
         let mut events = pin!(events);
         let mut running = Running {
             mode: hosted.control.approval_mode(),
@@ -133,17 +159,20 @@ impl Session {
             updates: VecDeque::new(),
             work: FuturesUnordered::new(),
             asking: CancellationToken::new(),
+            opening: Some(opening),
             closing: None,
         };
-        running.report_settings();
         while running.closing.is_none() {
+            running.open();
             let busy = !running.updates.is_empty();
+            let opening = running.opening.as_ref().map(|opening| opening.responder.cancellation());
             let withdrawal = running.turn.as_ref().filter(|turn| !turn.cancelled).map(|turn| turn.withdrawn.clone());
             let step = tokio::select! {
                 biased;
                 command = commands.recv() => Step::Command(command),
                 () = cancel.notified() => Step::Cancel,
                 () = withdrawn(withdrawal) => Step::Cancel,
+                () = withdrawn(opening) => Step::Withdrawn,
                 sent = sent(running.turn.as_mut()) => Step::Sent(sent),
                 Some(()) = running.work.next() => Step::Work,
                 credit = running.outbox.credit(), if busy => Step::Update(credit),
@@ -154,6 +183,7 @@ impl Session {
                 Step::Command(None) | Step::Update(None) | Step::Event(None) => break,
                 Step::Command(Some(command)) => running.command(command),
                 Step::Cancel => running.cancel(),
+                Step::Withdrawn => break,
                 Step::Sent(sent) => running.sent(sent),
                 Step::Work => {}
                 Step::Update(Some(credit)) => {
@@ -171,10 +201,10 @@ impl Session {
     }
 }
 
-/// Waits until the client withdraws the running prompt with `$/cancel_request`.
-async fn withdrawn(prompt: Option<sdk::RequestCancellation>) {
-    match prompt {
-        Some(prompt) => prompt.cancelled().await,
+/// Waits until the client withdraws a request with `$/cancel_request`.
+async fn withdrawn(request: Option<sdk::RequestCancellation>) {
+    match request {
+        Some(request) => request.cancelled().await,
         None => future::pending().await,
     }
 }
@@ -195,7 +225,9 @@ pub(super) fn answer(responder: Responder, answer: Result<Value, RpcError>) {
 impl Running {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Prompt(_, responder) if self.turn.is_some() => answer(responder, Err(RpcError::busy())),
+            Command::Prompt(_, responder) if self.turn.is_some() || self.opening.is_some() => {
+                answer(responder, Err(RpcError::busy()))
+            }
             Command::Prompt(content, responder) => self.prompt(content, responder),
             Command::SetMode(id, responder) => {
                 let set = self.set_mode(&id);
@@ -212,7 +244,34 @@ impl Running {
                 answer(responder, answered.map_err(Into::into));
                 self.report_settings();
             }
+            Command::Steer(text, responder) => {
+                answer(responder, Ok(steer::told(&self.hosted.control.steer(&text))));
+            }
+            Command::Cancel => self.cancel(),
             Command::Close(responder) => self.closing = Some(responder),
+        }
+    }
+
+    /// Goes on with the opening as far as the client keeps up: the history first, the answer behind it, and behind that
+    /// what no client understands of a session that it has not heard of.
+    fn open(&mut self) {
+        while self.updates.is_empty()
+            && let Some(opening) = self.opening.as_mut()
+        {
+            if let Some(event) = opening.past.history.pop_front() {
+                self.updates.extend(self.translator.replayed(&event));
+                continue;
+            }
+            let title = opening.past.title.take();
+            let title = title.map(|title| json!({"sessionUpdate": "session_info_update", "title": title}));
+            if opening.past.replay && title.is_some() {
+                self.updates.extend(title);
+                continue;
+            }
+            let Some(Opening { introduction, responder, .. }) = self.opening.take() else { return };
+            answer(responder, Ok(introduction));
+            self.updates.extend(title);
+            self.report_settings();
         }
     }
 
@@ -227,6 +286,7 @@ impl Running {
             cancelled: false,
             last_error: None,
             quota: Quota::default(),
+            unread: None,
             early_end: None,
         });
     }
@@ -342,6 +402,13 @@ impl Running {
                     self.updates.push_back(json!({"sessionUpdate": "usage_update", "used": used, "size": size}));
                 }
             }
+            AgentEventBody::Custom { kind, data: Some(data) }
+                if kind == "steering_unread" && event.thread_id.is_none() =>
+            {
+                if let Some(turn) = self.turn.as_mut() {
+                    turn.unread = data.get("texts").cloned();
+                }
+            }
             _ => {}
         }
     }
@@ -356,8 +423,9 @@ impl Running {
             StreamEndReason::MaxBudget => "max_tokens",
             StreamEndReason::Refusal => "refusal",
             StreamEndReason::Failed => {
-                let error = self.turn.as_mut().and_then(|turn| turn.last_error.take());
-                return self.end_turn(Err(failed_turn(error, data)));
+                let turn = self.turn.as_mut();
+                let (error, unread) = turn.map(|turn| (turn.last_error.take(), turn.unread.take())).unwrap_or_default();
+                return self.end_turn(Err(failed_turn(error, with_unread(data, unread))));
             }
         };
         let mut end = Map::new();
@@ -365,7 +433,9 @@ impl Running {
         let quota = self.turn.as_ref().and_then(|turn| turn.quota.told());
         let quota = quota.map(|quota| ("quota".to_owned(), quota));
         let data = data.map(|data| (crate::END_META.to_owned(), data));
-        let meta: Map<String, Value> = data.into_iter().chain(quota).collect();
+        let unread = self.turn.as_mut().and_then(|turn| turn.unread.take());
+        let unread = unread.map(|texts| (crate::UNREAD_META.to_owned(), texts));
+        let meta: Map<String, Value> = data.into_iter().chain(quota).chain(unread).collect();
         end.extend((!meta.is_empty()).then(|| ("_meta".to_owned(), Value::Object(meta))));
         self.end_turn(Ok(Value::Object(end)));
     }
@@ -396,6 +466,9 @@ impl Running {
     /// Ends the session itself. What it still says goes out, its prompt is answered, then the request to close is.
     async fn close(mut self, events: &mut Subscription) {
         self.asking.cancel();
+        if let Some(opening) = self.opening.take() {
+            answer(opening.responder, Err(RpcError::withdrawn()));
+        }
         let control = Arc::clone(&self.hosted.control);
         // The open questions have to hear that they are cancelled, or a tool might wait for them for ever.
         let settled = async { while self.work.next().await.is_some() {} };
@@ -412,4 +485,16 @@ impl Running {
             answer(responder, Ok(json!({})));
         }
     }
+}
+
+/// The details of a failed turn with what nobody read of what was said to it.
+fn with_unread(data: Option<Value>, unread: Option<Value>) -> Option<Value> {
+    let Some(texts) = unread else { return data };
+    let mut data = match data {
+        Some(Value::Object(data)) => data,
+        Some(other) => Map::from_iter([("data".to_owned(), other)]),
+        None => Map::new(),
+    };
+    data.insert(crate::UNREAD_META.to_owned(), texts);
+    Some(Value::Object(data))
 }

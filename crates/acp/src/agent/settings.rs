@@ -46,12 +46,15 @@ pub(super) fn commands(commands: &[CommandInfo]) -> Value {
 }
 
 /// The answer to `session/new`; without its id, to `session/load` and `session/resume`.
-pub(super) fn describe(id: Option<&SessionId>, control: &dyn SessionControl) -> Value {
+pub(super) fn describe(id: Option<&SessionId>, control: &dyn SessionControl, damaged: usize) -> Value {
     let mut described = json!({
         "modes": modes(control),
         "configOptions": options(&control.config_options()),
         "_meta": {crate::MODEL_META: control.model()},
     });
+    if damaged > 0 {
+        described["_meta"][crate::DAMAGED_META] = json!(damaged);
+    }
     if let (Some(id), Value::Object(described)) = (id, &mut described) {
         described.insert("sessionId".to_owned(), json!(id));
     }

@@ -16,6 +16,9 @@ use serde_json::{Map, Value, json};
 use super::abilities::Abilities;
 use super::{content, plan};
 
+/// The code of the notice that nothing is recorded any more.
+const RECORDING_STOPPED: &str = "RECORDING_STOPPED";
+
 /// Translates the events of one session.
 #[derive(Debug, Default)]
 pub(super) struct Translator {
@@ -40,6 +43,27 @@ impl Translator {
     /// For a client with these abilities.
     pub(super) fn new(abilities: Abilities) -> Self {
         Self { abilities, ..Self::default() }
+    }
+
+    /// The updates that an event of an earlier time becomes: what the user said is told, too.
+    pub(super) fn replayed(&mut self, event: &AgentEvent) -> Vec<Value> {
+        match &event.body {
+            AgentEventBody::Message { role: MessageRole::User, content } => {
+                let said = |part| {
+                    let mut update = json!({
+                        "sessionUpdate": "user_message_chunk",
+                        "content": content::block(part)?,
+                        "messageId": event.id,
+                    });
+                    if let (false, Value::Object(update)) = (event.meta.is_empty(), &mut update) {
+                        update.insert("_meta".to_owned(), json!(event.meta));
+                    }
+                    Some(update)
+                };
+                content.iter().filter_map(said).collect()
+            }
+            _ => self.updates(event),
+        }
     }
 
     /// The updates that `event` becomes, often none, in order.
@@ -161,6 +185,11 @@ impl Translator {
                     "_meta": {"hookMessage": data},
                 })]
             }
+            AgentEventBody::Custom { kind, data: Some(data) } if kind == "notice" && thread.is_none() => {
+                let stopped = data.get("code").and_then(Value::as_str) == Some(RECORDING_STOPPED);
+                let info = json!({"sessionUpdate": "session_info_update", "_meta": {crate::RECORDING_META: false}});
+                std::iter::once(self.notice(data)).chain(stopped.then_some(info)).collect()
+            }
             AgentEventBody::AgentStart | AgentEventBody::AgentEnd { .. } => {
                 self.message = None;
                 Vec::new()
@@ -171,6 +200,16 @@ impl Translator {
             | AgentEventBody::Custom { .. }
             | AgentEventBody::Unknown(_) => Vec::new(),
         }
+    }
+
+    /// Something that a person should know and that the model does not say.
+    fn notice(&self, data: &Value) -> Value {
+        let message = data.get("message").and_then(Value::as_str).unwrap_or_default();
+        let meta = json!({"notice": data});
+        if self.abilities.notices() {
+            return json!({"sessionUpdate": "notice", "severity": "warning", "title": message, "_meta": meta});
+        }
+        json!({"sessionUpdate": "agent_thought_chunk", "content": content::text_block(message), "_meta": meta})
     }
 
     /// A piece of a message. Pieces of one kind without a call between them are one message.

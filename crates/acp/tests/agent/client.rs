@@ -155,3 +155,35 @@ async fn a_question_in_one_session_holds_up_no_other() {
     answer(&mut client, &asked, json!({"action": "decline"})).await;
     assert_eq!(said(&mut client, 3).await, "declined");
 }
+
+#[tokio::test]
+async fn a_running_turn_is_spoken_to_and_none_is_not() {
+    let mut client = begin("/work", json!({})).await;
+    let steer = json!({"sessionId": "s1", "text": "faster"});
+    client.call(3, "_convoke/session/steer", steer.clone()).await;
+    assert_eq!(client.read().await["result"], json!({"outcome": "no_turn"}));
+    prompt(&mut client, 4, "listen").await;
+    assert_eq!(client.read().await["params"]["update"]["content"]["text"], "listening");
+    client.call(5, "_convoke/session/steer", steer).await;
+    assert_eq!(client.read().await["result"], json!({"outcome": "taken"}));
+    assert_eq!(said(&mut client, 4).await, "faster");
+    client.call(6, "_convoke/session/steer", json!({"sessionId": "nobody", "text": "x"})).await;
+    assert_eq!(client.read().await["error"]["code"], -32002);
+    client.call(7, "_convoke/session/steer", json!({"sessionId": "s1"})).await;
+    assert_eq!(client.read().await["error"]["code"], -32602);
+}
+
+#[tokio::test]
+async fn a_cancellation_is_for_the_prompt_before_it() {
+    let mut client = begin("/work", json!({})).await;
+    for round in 0..20 {
+        prompt(&mut client, 10 + round, "hang").await;
+        assert_eq!(client.read().await["params"]["update"]["content"]["text"], "hanging");
+        client.tell("session/cancel", json!({"sessionId": "s1"})).await;
+        assert_eq!(client.read().await["result"]["stopReason"], "cancelled");
+        // Nothing runs; what comes next is not meant.
+        client.tell("session/cancel", json!({"sessionId": "s1"})).await;
+        prompt(&mut client, 50 + round, "end completed").await;
+        assert_eq!(client.read().await["result"]["stopReason"], "end_turn");
+    }
+}

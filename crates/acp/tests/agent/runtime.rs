@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use convoke_protocol::{
     AgentEvent, AgentEventBody, AgentInfo, AgentProtocol, AgentSend, AnswerChoice, AnswerKind, ApprovalMode,
     ClientFiles, CommandInfo, ConfigCategory, ConfigChoice, ConfigOption, ContentPart, DisplayContent, ErrorStatus,
-    EventLog, HostedSession, MessageRole, Meta, NewSession, PermissionContent, PermissionOption, PermissionOptionKind,
-    PermissionOutcome, PermissionPort, PermissionRequest, QuestionOutcome, QuestionRequest, SendError, SendReceipt,
-    SessionControl, SessionError, SessionFactory, SessionId, SetConfigError, SetModeError, StreamEndReason, StreamId,
+    EventLog, HostedSession, ListSessions, LoadFrom, LoadSession, LoadedSession, MessageRole, Meta, NewSession,
+    PermissionContent, PermissionOption, PermissionOptionKind, PermissionOutcome, PermissionPort, PermissionRequest,
+    QuestionOutcome, QuestionRequest, SendError, SendReceipt, SessionControl, SessionError, SessionFactory, SessionId,
+    SessionPage, SessionRecords, SetConfigError, SetModeError, SteerOutcome, StoredSession, StreamEndReason, StreamId,
     ToolDisplay, ToolKind, ToolLocation,
 };
 use serde_json::{Value, json};
@@ -23,6 +24,9 @@ pub(crate) const FLOOD: usize = 2000;
 
 #[derive(Default)]
 pub(crate) struct Runtime {
+    /// Ids of recorded sessions.
+    recorded: Mutex<Vec<String>>,
+    records: bool,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     closed: Arc<Mutex<Vec<SessionId>>>,
     next: AtomicU64,
@@ -37,6 +41,12 @@ struct Signs {
 }
 
 impl Runtime {
+    /// With records of these sessions.
+    pub(crate) fn recording(ids: &[&str]) -> Self {
+        let recorded = Mutex::new(ids.iter().map(|id| (*id).to_owned()).collect());
+        Self { recorded, records: true, ..Self::default() }
+    }
+
     pub(crate) fn closed(&self) -> Vec<SessionId> {
         self.closed.lock().unwrap().clone()
     }
@@ -56,6 +66,10 @@ impl SessionFactory for Runtime {
         AgentInfo { name: "fake".into(), title: "Fake runtime".into(), version: "1.2.3".into() }
     }
 
+    fn records(&self) -> Option<&dyn SessionRecords> {
+        self.records.then_some(self)
+    }
+
     async fn new_session(&self, new: NewSession) -> Result<HostedSession, SessionError> {
         if new.cwd.ends_with("credential") {
             return Err(SessionError::Auth("set GEMINI_API_KEY".into()));
@@ -68,6 +82,7 @@ impl SessionFactory for Runtime {
             permission: new.permission,
             files: new.files,
             commands: Mutex::default(),
+            said: watch::Sender::default(),
             mode: Mutex::new(ApprovalMode::Default),
             level: Mutex::new("low".into()),
             running: Mutex::default(),
@@ -88,12 +103,80 @@ impl SessionFactory for Runtime {
     }
 }
 
+#[async_trait]
+impl SessionRecords for Runtime {
+    async fn list_sessions(&self, list: ListSessions) -> Result<SessionPage, SessionError> {
+        let stored = |id: &String| StoredSession {
+            id: id.as_str().into(),
+            cwd: "/work".into(),
+            title: Some(format!("About {id}")),
+            created_ms: 0,
+            updated_ms: 1000,
+            message_count: 2,
+        };
+        let recorded = self.recorded.lock().unwrap().clone();
+        let from = list.cursor.map_or(Ok(0), |cursor| cursor.parse()).map_err(|_| SessionError::Cursor)?;
+        let here = list.cwd.is_none_or(|cwd| cwd == std::path::Path::new("/work"));
+        let sessions: Vec<_> = recorded.iter().skip(from).take(1).filter(|_| here).map(stored).collect();
+        let next = (here && from + 1 < recorded.len()).then(|| (from + 1).to_string());
+        Ok(SessionPage { sessions, next })
+    }
+
+    async fn load_session(&self, load: LoadSession) -> Result<LoadedSession, SessionError> {
+        let LoadFrom::Session(id) = load.from else { unreachable!("nobody names a file") };
+        if !self.recorded.lock().unwrap().contains(&id.0) {
+            return Err(SessionError::Unknown(id));
+        }
+        let event = |number: usize, body| AgentEvent {
+            id: format!("past-{number}").into(),
+            thread_id: None,
+            stream_id: StreamId("past".into()),
+            timestamp: String::new(),
+            body,
+            meta: Meta::new(),
+        };
+        let says = |role, words: &str| AgentEventBody::Message { role, content: text(words) };
+        let call = AgentEventBody::ToolRequest {
+            request_id: "old-call".into(),
+            name: "replace".into(),
+            args: json!({}),
+            display: None,
+            kind: ToolKind::Edit,
+            locations: vec![],
+        };
+        let called = AgentEventBody::ToolResponse {
+            request_id: "old-call".into(),
+            name: "replace".into(),
+            display: None,
+            content: Some(text("replaced")),
+            data: None,
+            is_error: false,
+        };
+        let mut bodies = vec![says(MessageRole::User, "do it"), AgentEventBody::AgentStart, call, called];
+        bodies.extend((0..FLOOD).map(|number| says(MessageRole::Agent, &format!("chunk {number}"))));
+        let history = bodies.into_iter().enumerate().map(|(number, body)| event(number, body)).collect();
+        // Whoever closed it may have it again.
+        self.sessions.lock().unwrap().retain(|_, session| !self.closed().contains(&session.id));
+        let session = self.new_session(NewSession { session_id: Some(id), ..load.session }).await?;
+        let history = if load.replay { history } else { vec![] };
+        Ok(LoadedSession { session, history, title: Some("Old things".into()), damaged: 3 })
+    }
+
+    async fn delete_session(&self, id: &SessionId) -> Result<(), SessionError> {
+        let mut recorded = self.recorded.lock().unwrap();
+        let place = recorded.iter().position(|recorded| *recorded == id.0);
+        recorded.remove(place.ok_or_else(|| SessionError::Unknown(id.clone()))?);
+        Ok(())
+    }
+}
+
 pub(crate) struct Session {
     id: SessionId,
     log: EventLog,
     permission: Arc<dyn PermissionPort>,
     files: Option<Arc<dyn ClientFiles>>,
     commands: Mutex<Vec<CommandInfo>>,
+    said: watch::Sender<Option<String>>,
     mode: Mutex<ApprovalMode>,
     level: Mutex<String>,
     running: Mutex<Option<CancellationToken>>,
@@ -124,6 +207,14 @@ impl SessionControl for Session {
 
     fn commands(&self) -> Vec<CommandInfo> {
         self.commands.lock().unwrap().clone()
+    }
+
+    fn steer(&self, said: &str) -> SteerOutcome {
+        if self.running.lock().unwrap().is_none() {
+            return SteerOutcome::NoTurn;
+        }
+        self.said.send_replace(Some(said.to_owned()));
+        SteerOutcome::Taken
     }
 
     fn context_window(&self) -> Option<u64> {
@@ -302,6 +393,11 @@ impl Turn {
                 self.emit(AgentEventBody::SessionUpdate { title: Some("Planning".into()), model: None, config: None });
             }
             "learn" => self.session.learn("plan", Some("goal")),
+            "listen" => {
+                self.says(text("listening"));
+                let said = self.session.said.subscribe().wait_for(Option::is_some).await.unwrap().clone();
+                self.says(text(&said.unwrap()));
+            }
             "question" => self.ask_in_words().await,
             "everything" => self.everything().await,
             _ => {}

@@ -87,7 +87,7 @@ impl SessionRecords for AgentFactory {
     async fn list_sessions(&self, list: ListSessions) -> Result<SessionPage, SessionError> {
         let ListSessions { cwd, cursor, limit } = list;
         let sessions = self.keeper()?.run(move |records| Ok(records.list(cwd.as_deref()))).await?;
-        Ok(page(sessions, cursor.as_deref(), limit))
+        page(sessions, cursor.as_deref(), limit)
     }
 
     async fn load_session(&self, load: LoadSession) -> Result<LoadedSession, SessionError> {
@@ -131,16 +131,22 @@ impl AgentFactory {
 
 /// The part of a list that a cursor asks for. A cursor names the last session of the page before, and when it was used:
 /// that place in the order stays, whatever becomes of the session.
-fn page(sessions: Vec<StoredSession>, cursor: Option<&str>, limit: Option<usize>) -> SessionPage {
-    let cursor = cursor.and_then(|text| text.split_once(' ')).and_then(|(ms, id)| Some((ms.parse::<u64>().ok()?, id)));
+fn page(sessions: Vec<StoredSession>, cursor: Option<&str>, limit: Option<usize>) -> Result<SessionPage, SessionError> {
+    let read = |text: &str| {
+        let (ms, id) = text.split_once(' ')?;
+        Some((ms.parse::<u64>().ok()?, id.to_owned())).filter(|(_, id)| SessionId::is_well_formed(id))
+    };
+    let cursor = cursor.map(|text| read(text).ok_or(SessionError::Cursor)).transpose()?;
     let is_behind = |session: &StoredSession| {
-        cursor.is_none_or(|(ms, id)| session.updated_ms < ms || (session.updated_ms == ms && session.id.as_str() > id))
+        cursor.as_ref().is_none_or(|(ms, id)| {
+            session.updated_ms < *ms || (session.updated_ms == *ms && session.id.as_str() > id.as_str())
+        })
     };
     let mut rest = sessions.into_iter().filter(is_behind);
     let sessions: Vec<_> = rest.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
     let more = rest.next().is_some();
     let next = sessions.last().filter(|_| more).map(|last| format!("{} {}", last.updated_ms, last.id));
-    SessionPage { sessions, next }
+    Ok(SessionPage { sessions, next })
 }
 
 #[cfg(test)]
@@ -159,10 +165,13 @@ mod tests {
         };
         let all = vec![stored("d", 9), stored("a", 5), stored("b", 5), stored("c", 1)];
         let ids = |page: &SessionPage| page.sessions.iter().map(|s| s.id.to_string()).collect::<Vec<_>>();
-        let first = page(all.clone(), None, Some(2));
+        let first = page(all.clone(), None, Some(2)).unwrap();
         assert_eq!(ids(&first), ["d", "a"]);
         let left = all.into_iter().filter(|session| session.id.as_str() != "a").collect();
-        let second = page(left, first.next.as_deref(), Some(2));
+        let second = page(left, first.next.as_deref(), Some(2)).unwrap();
         assert_eq!((ids(&second), second.next), (vec!["b".to_owned(), "c".to_owned()], None));
+        for garbage in ["", "x", "9", " ", "nine b", "9 ", "9 ../b"] {
+            assert!(matches!(page(vec![], Some(garbage), None), Err(SessionError::Cursor)), "{garbage:?}");
+        }
     }
 }

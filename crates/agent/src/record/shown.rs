@@ -53,6 +53,9 @@ fn told(parts: &[Part]) -> Option<String> {
 /// A display that is the result itself, or has its text from there.
 const SAME: &str = "same";
 
+/// The tool whose calls are the agent's plan.
+const TODOS: &str = "write_todos";
+
 fn compact(display: DisplayContent, told: &str) -> Option<Value> {
     let is_told = |text: &str| told.contains(text.trim_end());
     match display {
@@ -131,6 +134,9 @@ pub(super) fn again(call: &CallLine, written: Option<&Value>) -> [AgentEventBody
     let result = call.result_display.as_ref().and_then(|value| shown(value, told.as_deref().unwrap_or_default()));
     let mut data = serde_json::Map::from_iter([("status".to_owned(), Value::from(status))]);
     data.extend(call.output_file.as_ref().map(|file| ("outputFile".to_owned(), Value::from(file.as_str()))));
+    // The model's own list is what it called the tool with.
+    let todos = call.args.as_ref().or(written).and_then(|args| args.get("todos")).filter(|_| call.name == TODOS);
+    data.extend(todos.map(|todos| ("todos".to_owned(), todos.clone())));
     let response = AgentEventBody::ToolResponse {
         request_id: call.id.as_str().into(),
         name: call.name.clone(),

@@ -536,3 +536,31 @@ async fn who_was_told_that_it_is_taken_is_heard_even_behind_the_last_answer() {
     );
     assert_eq!(requests.lock().unwrap()[1].contents.last().unwrap().parts, [Part::text("one more thing")]);
 }
+
+#[tokio::test]
+async fn what_comes_when_a_limit_ends_the_prompt_is_given_back() {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let answers = Mutex::new(vec![said("done"), said("that too")]);
+    let model =
+        Arc::new(Interrupting { inner: Scripted { answers, requests: requests.clone() }, say: Mutex::default() });
+    let connected: Arc<dyn Llm> = model.clone();
+    let long = Long::new(Vec::new(), |options| {
+        options.connect = Arc::new(move |_| Ok(SessionModel::fixed(connected.clone())));
+        options.max_turns = Some(1);
+    })
+    .await;
+    *model.say.lock().unwrap() = Some(long.session.control.clone());
+    let events = long.run("go").await;
+    let kinds = sketch(&events);
+    assert_eq!(kinds.last().unwrap(), "agent_end MaxTurns", "{kinds:?}");
+    let unread = events.iter().find_map(|event| match &event.body {
+        AgentEventBody::Custom { kind, data } if kind == "steering_unread" => data.clone(),
+        _ => None,
+    });
+    assert_eq!(unread, Some(json!({"texts": ["one more thing"]})));
+    // It is no part of the session until it is sent again.
+    long.run("one more thing").await;
+    let requests = requests.lock().unwrap();
+    let said = requests[1].contents.iter().filter(|content| content.joined_text() == "one more thing").count();
+    assert_eq!(said, 1);
+}

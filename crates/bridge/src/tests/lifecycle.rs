@@ -400,6 +400,9 @@ fn metadata_mode_and_model_are_told() {
     let snapshot = world.subscribe_with(&session, |request| request.snapshot = true).unwrap();
     let expected = json!({ "sessionId": session, "currentModelId": "flash", "currentApprovalMode": "auto-edit", "recordingDegraded": false });
     assert_eq!(world.frames(snapshot)[0]["data"], expected);
+    world.step(Input::RecordingStopped { session: session.clone() });
+    let snapshot = world.subscribe_with(&session, |request| request.snapshot = true).unwrap();
+    assert_eq!(world.frames(snapshot)[0]["data"]["recordingDegraded"], true);
 }
 
 #[test]

@@ -85,7 +85,12 @@ impl Client {
 
     /// Opens a session's event stream from its beginning.
     pub(super) async fn events(&mut self, session: &str) -> anyhow::Result<Events> {
-        let response = self.send(Method::GET, &format!("/session/{session}/events"), None).await?;
+        self.stream(&format!("/session/{session}/events")).await
+    }
+
+    /// Opens an event stream.
+    pub(super) async fn stream(&mut self, path: &str) -> anyhow::Result<Events> {
+        let response = self.send(Method::GET, path, None).await?;
         if response.status() != 200 {
             bail!("the event stream answered {}", response.status());
         }

@@ -47,7 +47,7 @@ impl Failure {
             SessionError::Unknown(_) => ("INVALID_SESSION_IDENTIFIER", ExitCode::Input),
             SessionError::Open(_) => ("session_in_use", ExitCode::Input),
             SessionError::WrongFolder { .. } => ("workspace", ExitCode::Input),
-            SessionError::Record(_) => ("record", ExitCode::Input),
+            SessionError::Cursor | SessionError::Record(_) => ("record", ExitCode::Input),
             SessionError::Failed(_) => ("session", ExitCode::Failure),
         };
         Self::new(kind, error.to_string(), exit)

@@ -7,6 +7,7 @@ mod boot;
 // The demo's client is a client of these tests as well.
 #[path = "../../src/demo/client.rs"]
 mod client;
+mod editor;
 mod listen;
 mod process;
 mod settings;

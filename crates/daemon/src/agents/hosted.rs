@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use convoke_acp::RECORDING_META;
 use convoke_bridge::{Input, Refusal, StartFailure};
 use convoke_protocol::{ApprovalMode, SessionId};
 use serde_json::Value;
@@ -146,6 +147,9 @@ impl Hosted {
         self.state.heed(&update, bytes);
         let session = self.record.session_id.clone();
         let announced = announced_mode(&update).or_else(|| self.state.mode());
+        if update.get("_meta").and_then(|meta| meta.get(RECORDING_META)?.as_bool()) == Some(false) {
+            out.push(Input::RecordingStopped { session: session.clone() });
+        }
         out.push(Input::Update { session: session.clone(), update });
         if let Some(mode) = announced.filter(|mode| *mode != self.mode && self.setting_mode != Some(*mode)) {
             self.mode = mode;

@@ -208,3 +208,14 @@ fn a_subagents_call_says_whose_it_is_and_its_model_is_not_the_sessions() {
     };
     assert_eq!(translator.updates(&event(Some("t1"), usage))[0]["_meta"]["threadId"], "t1");
 }
+
+#[test]
+fn a_session_without_a_record_is_told_to_people_and_to_hosts() {
+    let notice = |data: Value| AgentEventBody::Custom { kind: "notice".into(), data: Some(data) };
+    let told = translate([notice(json!({"code": "RECORDING_STOPPED", "message": "the disk is full"}))]);
+    assert_eq!(told.len(), 2);
+    assert_eq!(told[0]["content"]["text"], "the disk is full");
+    assert_eq!(told[1], json!({"sessionUpdate": "session_info_update", "_meta": {"convoke.recording": false}}));
+    let told = translate([notice(json!({"severity": "warning", "message": "a file was left out"}))]);
+    assert_eq!((told.len(), &told[0]["content"]["text"]), (1, &json!("a file was left out")));
+}
