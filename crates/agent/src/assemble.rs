@@ -5,6 +5,7 @@ mod flow;
 mod records;
 mod tools;
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -50,7 +51,11 @@ use tools::ToolPorts;
 
 /// Makes a folder where there is none. One that can't be made costs the kept output, not the session.
 fn made(folder: &Path) -> bool {
-    std::fs::create_dir_all(folder)
+    // What is kept there is what the agent read: nobody else's business.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
         .inspect_err(|error| tracing::warn!(folder = %folder.display(), %error, "large output will not be kept"))
         .is_ok()
 }

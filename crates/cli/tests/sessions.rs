@@ -179,3 +179,35 @@ fn old_records_go_and_damaged_ones_say_so() {
     assert_eq!(answer(&environment, &["-p", "today"], "c").code, Some(0));
     assert!(!file.exists());
 }
+
+/// Whatever the mask of the process: nobody else may read what was said, or the output that was kept.
+#[test]
+fn records_and_outputs_are_their_owner_s_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let environment = TestEnvironment::new();
+    environment.write("home/.convoke/settings.json", r#"{"tools": {"truncateToolOutputThreshold": 100}}"#);
+    let steps = [json!([call("run_shell_command", json!({"command": "seq 1 1000"}))]), json!([{"text": "Done."}])];
+    let file = script(&environment, "answers.jsonl", &steps);
+    let mut command = environment.command("sh");
+    command.args(["-c", "umask 0; exec \"$@\"", "sh", CONVOKE, "--fake-responses", &file, "-y", "-p", "count"]);
+    let ran = run(command.args(["-m", "gemini-2.5-flash"]).env("GEMINI_API_KEY", "secret-key"), "");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let tmp = environment.home().join(".convoke/tmp");
+    let mut folders = vec![(tmp.clone(), false)];
+    let mut files = 0;
+    while let Some((folder, hidden)) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let entry = entry.unwrap();
+            let meta = entry.metadata().unwrap();
+            // What lies in a folder that only its owner enters is out of everybody else's reach.
+            let hidden = hidden || meta.permissions().mode() & 0o077 == 0;
+            if meta.is_dir() {
+                folders.push((entry.path(), hidden));
+            } else {
+                files += 1;
+                assert!(hidden, "{}", entry.path().display());
+            }
+        }
+    }
+    assert!(files >= 2, "{files} files in {}", tmp.display());
+}

@@ -22,6 +22,8 @@ pub(crate) struct Stats {
 struct ModelStats {
     requests: u64,
     errors: u64,
+    /// The same by their kind, of which there are a handful.
+    errors_by_type: Vec<(String, u64)>,
     latency_ms: u64,
     prompt: u64,
     candidates: u64,
@@ -122,10 +124,12 @@ impl Stats {
                 stats.total += detail("totalTokenCount").unwrap_or(input_tokens.unwrap_or_default() + output);
             }
             AgentEventBody::Error { .. } if event.meta.contains_key("errorKind") => {
+                let kind = event.meta.get("errorKind").and_then(Value::as_str).unwrap_or("unknown").to_owned();
                 let model = self.model.clone();
                 let stats = entry(&mut self.models, &model);
                 stats.requests += 1;
                 stats.errors += 1;
+                *entry(&mut stats.errors_by_type, &kind) += 1;
             }
             AgentEventBody::ToolRequest { request_id, .. } => self.open.push((request_id.clone(), Instant::now())),
             AgentEventBody::ToolResponse { request_id, name, display, is_error, data, .. } => {
@@ -178,6 +182,7 @@ impl Stats {
                 });
                 let api = json!({
                     "totalRequests": m.requests, "totalErrors": m.errors, "totalLatencyMs": m.latency_ms,
+                    "errorsByType": m.errors_by_type.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
                 });
                 let main = json!({
                     "totalRequests": m.requests, "totalErrors": m.errors, "totalLatencyMs": m.latency_ms,
