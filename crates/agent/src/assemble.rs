@@ -19,8 +19,8 @@ use convoke_protocol::{
 };
 use convoke_stdx::Clock;
 use convoke_tools::{
-    BackgroundLimits, BackgroundProcesses, DeclarativeTool, PlanFolder, PolicyOptions, SchedulerObserver,
-    SchedulerOptions, SessionPolicy, ToolScheduler, Workspace, WorkspaceOptions,
+    BackgroundLimits, BackgroundProcesses, DeclarativeTool, FileWatch, NobodyWatches, PlanFolder, PolicyOptions,
+    SchedulerObserver, SchedulerOptions, SessionPolicy, ToolScheduler, Workspace, WorkspaceOptions,
 };
 use uuid::Uuid;
 
@@ -40,6 +40,7 @@ use crate::prompts::Prompts;
 use crate::protocol::{AdkAgentProtocol, Guide, Parts};
 use crate::questions::PortQuestioner;
 use crate::record::{AGENT as AGENT_NAME, Recorder, state_after};
+use crate::rewind::{Keeper, Rewinder};
 use crate::subagents::{AgentRegistry, Caller, ChildSeat};
 use crate::tool_events::{CurrentStream, ToolEvents};
 use crate::web::LlmWeb;
@@ -83,13 +84,14 @@ pub(crate) struct Assembled {
     outputs: Option<PathBuf>,
     prompts: Arc<Prompts>,
     recorder: Option<Recorder>,
+    rewinder: Option<Arc<Rewinder>>,
 }
 
 impl Assembled {
     /// Hands it out, with its controls.
     fn host(self) -> HostedSession {
-        let Self { id, protocol, policy, model, background, hooks, servers, sessions, key, outputs, prompts, recorder } =
-            self;
+        let Self { id, protocol, policy, model, background, hooks, servers, sessions, key, .. } = self;
+        let Self { outputs, prompts, recorder, rewinder, .. } = self;
         let control = Control {
             policy,
             model,
@@ -102,6 +104,7 @@ impl Assembled {
             outputs,
             prompts,
             recorder,
+            rewinder,
         };
         HostedSession { id, agent: protocol, control: Arc::new(control) }
     }
@@ -248,6 +251,25 @@ impl AgentFactory {
             Some(_) => Some(keeper?.begin_subagent(&known_as, &id, &cwd)),
             None => Some(keeper?.begin(&id, &cwd)),
         });
+        let rewinder = match (seat, &recorder, keeper) {
+            (None, Some(recorder), Some(keeper)) => {
+                let bounds = options.snapshots;
+                let files = bounds
+                    .and_then(|bounds| Keeper::new(workspace.as_ref().clone(), recorder.clone(), bounds, &past.files));
+                Some(Arc::new(Rewinder {
+                    records: keeper.records().clone(),
+                    recorder: recorder.clone(),
+                    keeper: files,
+                    cwd: workspace.cwd().to_owned(),
+                }))
+            }
+            _ => None,
+        };
+        let watch: Arc<dyn FileWatch> = match (caller, rewinder.as_ref().and_then(|rewinder| rewinder.keeper.clone())) {
+            (Some(caller), _) => caller.watch.clone(),
+            (None, Some(keeper)) => Arc::new(keeper),
+            (None, None) => Arc::new(NobodyWatches),
+        };
         let background = match caller {
             Some(caller) => caller.background.clone(),
             None => Arc::new(BackgroundProcesses::new(BackgroundLimits::default())),
@@ -301,6 +323,7 @@ impl AgentFactory {
             policy: policy.clone(),
             registry: Arc::downgrade(&registry),
             background: background.clone(),
+            watch: watch.clone(),
             log: log.clone(),
             hooks: hooks.clone(),
             servers: servers.clone(),
@@ -329,6 +352,7 @@ impl AgentFactory {
             approver,
             observer,
             hooks: hooks.clone(),
+            watch,
             truncation: tools::truncation(options, outputs.clone()),
             ..SchedulerOptions::new(registry.clone(), policy.clone())
         };
@@ -387,6 +411,7 @@ impl AgentFactory {
             stream,
             prompts: prompts.clone(),
             recorder: recorder.clone(),
+            rewinder: rewinder.clone(),
             cwd,
             compressor: context.compressor,
             limits: options.limits,
@@ -409,6 +434,7 @@ impl AgentFactory {
             outputs,
             prompts,
             recorder,
+            rewinder,
         })
     }
 
@@ -437,6 +463,9 @@ impl SessionFactory for AgentFactory {
             && records.knows(id).await
         {
             return Err(SessionError::Taken(id.clone()));
+        }
+        if let Some(records) = &self.records {
+            records.finish_rewinds(&new.cwd).await;
         }
         let discovered = discover(&self.options, &new.cwd).await;
         Ok(self.assemble(new, discovered, Past::default(), None)?.host())

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use convoke_adk::{InMemorySessionService, SessionKey, SessionService};
 use convoke_mcp::McpServers;
 use convoke_protocol::{
-    ApprovalMode, CommandInfo, CompressOutcome, ConfigOption, SessionControl, SetConfigError, SetModeError,
-    SteerOutcome,
+    ApprovalMode, BranchOutcome, CommandInfo, CompressOutcome, ConfigOption, RewindOutcome, RewindPoint, RewindRequest,
+    SessionControl, SetConfigError, SetModeError, SteerOutcome,
 };
 use convoke_tools::{BackgroundProcesses, ModeRefused, SessionPolicy};
 
@@ -19,6 +19,7 @@ use crate::models::SessionModel;
 use crate::modes;
 use crate::prompts::Prompts;
 use crate::record::Recorder;
+use crate::rewind::Rewinder;
 
 /// The controls of one session.
 pub(crate) struct Control {
@@ -34,6 +35,7 @@ pub(crate) struct Control {
     pub(crate) outputs: Option<PathBuf>,
     pub(crate) prompts: Arc<Prompts>,
     pub(crate) recorder: Option<Recorder>,
+    pub(crate) rewinder: Option<Arc<Rewinder>>,
 }
 
 #[async_trait]
@@ -86,12 +88,27 @@ impl SessionControl for Control {
         self.protocol.steer(text)
     }
 
+    async fn rewind_points(&self) -> Result<Vec<RewindPoint>, String> {
+        self.protocol.rewind_points().await
+    }
+
+    async fn rewind(&self, request: RewindRequest) -> RewindOutcome {
+        self.protocol.rewind(request).await
+    }
+
+    async fn branch(&self, at: Option<&str>) -> BranchOutcome {
+        self.protocol.branch(at).await
+    }
+
     async fn close(&self) {
         self.protocol.close().await;
         self.hooks.close().await;
         self.background.close().await;
         self.servers.close().await;
         self.sessions.delete(&self.key);
+        if let Some(keeper) = self.rewinder.as_ref().and_then(|rewinder| rewinder.keeper.as_ref()) {
+            keeper.close().await;
+        }
         let recorded = match &self.recorder {
             Some(recorder) => recorder.close().await,
             None => false,

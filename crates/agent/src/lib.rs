@@ -28,6 +28,7 @@ mod prompts;
 mod protocol;
 mod questions;
 mod record;
+mod rewind;
 mod routing;
 mod skills;
 mod subagents;
@@ -54,6 +55,7 @@ pub use options::AgentOptions;
 pub use prompts::PromptOptions;
 pub use protocol::AdkAgentProtocol;
 pub use record::{RecordError, RecordOptions, Recorder, Records, Retention};
+pub use rewind::SnapshotBounds;
 pub use subagents::{
     Acknowledgements, AgentCardSource, AgentDefinition, AgentKind, AgentOutput, AgentOverride, AgentProblem,
     AgentRegistry, AgentSource, LocalAgent, RemoteAgent, RemoteAuth, SubagentOptions, read_overrides,

@@ -10,8 +10,8 @@ use convoke_tools::{PolicyOptions, SandboxOptions};
 
 use crate::{
     ConnectModel, ContextFileOptions, HistoryListener, HookOptions, LifecycleHooks, LoopOptions, MaskingOptions,
-    McpSettings, NoHistoryListener, NoLifecycleHooks, PromptLimits, PromptOptions, RecordOptions, SubagentOptions,
-    ToolOptions,
+    McpSettings, NoHistoryListener, NoLifecycleHooks, PromptLimits, PromptOptions, RecordOptions, SnapshotBounds,
+    SubagentOptions, ToolOptions,
 };
 
 /// A session is compressed when half of the window is used. Source: runtime specification §8.
@@ -49,6 +49,9 @@ pub struct AgentOptions {
     pub output_folder: Option<PathBuf>,
     /// Where sessions are recorded; nowhere otherwise.
     pub records: Option<RecordOptions>,
+    /// How much of the workspace is kept, for files to go back with the conversation; nothing where sessions are not
+    /// recorded, or for `None`.
+    pub snapshots: Option<SnapshotBounds>,
     /// How long a command may be silent; the tools' default otherwise.
     pub shell_inactivity: Option<Duration>,
     /// Characters of a command's output that the model reads, the rest is kept in a file; 0 for all of it. The tools'
@@ -100,6 +103,7 @@ impl AgentOptions {
             sandbox: None,
             output_folder: None,
             records: None,
+            snapshots: Some(SnapshotBounds::default()),
             shell_inactivity: None,
             output_threshold: None,
             masking: Some(MaskingOptions::default()),

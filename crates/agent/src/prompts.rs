@@ -37,6 +37,10 @@ pub(crate) enum Meaning {
     Answer(String),
     /// The session is to be compressed, and told how that went.
     Compress,
+    /// The session is to go back, or to say where to: what was typed behind the command.
+    Rewind(String),
+    /// Another session is to begin here.
+    Branch(String),
     /// It can't be done: policy refused a part of it, or a file of it can't be read.
     Refused(String),
 }
@@ -134,6 +138,11 @@ impl Prompts {
             if name == builtin::COMPRESS && args.is_empty() {
                 tell(name, None, true);
                 return Meaning::Compress;
+            }
+            if name == builtin::REWIND || name == builtin::BRANCH {
+                tell(name, None, true);
+                let args = args.to_owned();
+                return if name == builtin::REWIND { Meaning::Rewind(args) } else { Meaning::Branch(args) };
             }
             if name == builtin::MCP && matches!(args, "" | "list" | "desc" | "descriptions") {
                 tell(name, args.split_whitespace().next(), true);

@@ -1,6 +1,7 @@
 //! The runtime behind `AgentProtocol`: one stream per prompt, exactly one start and one end.
 
 mod reach;
+mod rewind;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use convoke_adk::{
-    Content, FlowError, GetSession, Inbox, Part, Role, RunControls, RunError, Runner, SessionKey, StopReason,
+    Content, Event, FlowError, GetSession, Inbox, Part, Role, RunControls, RunError, Runner, SessionKey, StopReason,
     StopSignal,
 };
 use convoke_protocol::{
@@ -31,6 +32,7 @@ use crate::limits::{MAX_BUDGET, MAX_TIME, PromptLimits, Stopwatch};
 use crate::models::{ModelEvents, SessionModel};
 use crate::prompts::{Meaning, Prompts, SessionFacts, Understood};
 use crate::record::Recorder;
+use crate::rewind::Rewinder;
 use crate::subagents::Thread;
 use crate::told;
 use crate::tool_events::CurrentStream;
@@ -72,6 +74,9 @@ struct Shared {
     used: Arc<AtomicU64>,
     streams: AtomicU64,
     state: Mutex<State>,
+    rewinder: Option<Arc<Rewinder>>,
+    /// What the kernel's session is to be made with again, once it was dropped.
+    past: Mutex<Option<Vec<Event>>>,
 }
 
 enum State {
@@ -92,6 +97,7 @@ pub(crate) struct Parts {
     pub(crate) stream: CurrentStream,
     pub(crate) prompts: Arc<Prompts>,
     pub(crate) recorder: Option<Recorder>,
+    pub(crate) rewinder: Option<Arc<Rewinder>>,
     pub(crate) cwd: PathBuf,
     pub(crate) compressor: Arc<Compressor>,
     pub(crate) limits: PromptLimits,
@@ -126,7 +132,7 @@ pub(crate) enum Next {
 impl AdkAgentProtocol {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { log, runner, key, model, model_events, hooks, start, stream, prompts, recorder, cwd, .. } = parts;
-        let Parts { compressor, limits, stopwatch, used, thread, guide, cancel, .. } = parts;
+        let Parts { compressor, limits, stopwatch, used, thread, guide, cancel, rewinder, .. } = parts;
         let shared = Shared {
             log,
             runner,
@@ -149,6 +155,8 @@ impl AdkAgentProtocol {
             used,
             streams: AtomicU64::new(0),
             state: Mutex::new(State::Idle),
+            rewinder,
+            past: Mutex::new(None),
         };
         Self { shared: Arc::new(shared), tasks: TaskTracker::new() }
     }
@@ -193,7 +201,7 @@ impl AdkAgentProtocol {
                 }
             }
         }
-        let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.shared.next_stream();
         let id = StreamId(format!("{}-{number}", self.shared.key.session_id));
         let emitter = Arc::new(self.shared.emitter(id.clone()));
         if let Some(recorder) = &self.shared.recorder {
@@ -228,7 +236,7 @@ impl AdkAgentProtocol {
             recorder.title(title);
         }
         let id = StreamId(format!("{}-update", self.shared.key.session_id));
-        let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.shared.next_stream();
         let id = StreamId(format!("{id}-{number}"));
         self.shared.emitter(id).emit(AgentEventBody::SessionUpdate { title, model, config });
     }
@@ -237,6 +245,10 @@ impl AdkAgentProtocol {
 impl Shared {
     fn emitter(&self, stream: StreamId) -> Emitter {
         Emitter::new(self.log.clone(), stream, self.thread.clone(), self.clock)
+    }
+
+    fn next_stream(&self) -> u64 {
+        self.streams.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -319,7 +331,9 @@ impl Stream {
         self.shared.stopwatch.restart();
         self.shared.used.store(0, Ordering::Relaxed);
         self.shared.model_events.start(&self.emitter, self.shared.model.llm.model());
+        self.shared.restore_session();
         let ending = self.work(parts).await;
+        self.shared.settle_files().await;
         self.end(ending);
     }
 
@@ -452,6 +466,8 @@ impl Stream {
             Meaning::Prompt(parts) => Ok(parts),
             Meaning::Answer(text) => Err(self.answered(text)),
             Meaning::Compress => Err(self.compressed().await),
+            Meaning::Rewind(args) => Err(self.rewound(&args).await),
+            Meaning::Branch(args) => Err(self.branched(&args).await),
             Meaning::Refused(message) => {
                 let meta = Map::from_iter([("code".to_owned(), Value::from("COMMAND_REFUSED"))]);
                 let status = ErrorStatus::InvalidArgument;

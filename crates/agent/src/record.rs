@@ -13,6 +13,7 @@
 //! {"$mask":{"eventId":…,"callId":…,"ordinal":0,"response":{…}}}                           an output that was masked
 //! {"$compress":{"before":"id","messages":[…]}}                                what stands for everything before `id`
 //! {"$rewindTo":"id"}                                                          that message and all after it are gone
+//! {"$files":{"end":"call","changes":[…]}}                                     what a call did to files; see `rewind`
 //! {"$set":{"lastUpdated":…,"messageCount":2,…}}                               the end of a turn
 //! ```
 //! Every line goes to the kernel with one `write` before anybody is told of what it says, so a process that is killed
@@ -29,6 +30,7 @@ mod read;
 mod recorder;
 mod replay;
 mod retention;
+mod rewinding;
 mod shown;
 mod summary;
 
@@ -36,8 +38,11 @@ mod summary;
 pub(crate) const AGENT: &str = "convoke";
 
 pub use chats::{RecordError, RecordOptions, Records};
+pub(crate) use conversation::Conversation;
 pub(crate) use events::state_after;
+pub(crate) use file::make_folder;
 pub use recorder::Recorder;
 pub use retention::Retention;
+pub(crate) use rewinding::PromptPoint;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoke_agent::{AgentFactory, AgentOptions, ContextFileOptions, ModelPorts, PromptOptions, SessionModel};
+use convoke_agent::{
+    AgentFactory, AgentOptions, ContextFileOptions, ModelPorts, PromptOptions, SessionModel, SnapshotBounds,
+};
 use convoke_models::routing::RoutingOptions;
 use convoke_models::{LlmOptions, connect_llm};
 use convoke_protocol::{AgentInfo, ApprovalMode, ExitCode, SessionError, SessionFactory, SessionId};
@@ -145,6 +147,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         sandbox: sandbox::sandbox(args, startup)?,
         output_folder: startup.home.as_ref().map(sessions::output_folder),
         records: sessions::record_options(startup)?,
+        snapshots: (settings.flag("general.checkpointing.enabled") != Some(false)).then(SnapshotBounds::default),
         shell_inactivity: settings
             .integer("tools.shell.inactivityTimeout")
             .and_then(|seconds| u64::try_from(seconds).ok())

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    AgentProtocol, ApprovalMode, Authenticator, ClientFiles, ConfigOption, PermissionPort, SessionId, SessionRecords,
-    SetConfigError,
+    AgentProtocol, ApprovalMode, Authenticator, BranchOutcome, ClientFiles, ConfigOption, PermissionPort,
+    RewindOutcome, RewindPoint, RewindRequest, SessionId, SessionRecords, SetConfigError,
 };
 
 /// Makes sessions. Implemented by the runtime, consumed by `acp` and the front ends, wired in `cli`.
@@ -133,6 +133,21 @@ pub trait SessionControl: Send + Sync {
     /// Says something to the running turn: the agent reads it before its next model call.
     fn steer(&self, _text: &str) -> SteerOutcome {
         SteerOutcome::NoTurn
+    }
+
+    /// The points that this session can go back to, oldest first. `Err` says why it can't.
+    async fn rewind_points(&self) -> Result<Vec<RewindPoint>, String> {
+        Err("this session is not recorded".to_owned())
+    }
+
+    /// Goes back to a point.
+    async fn rewind(&self, _request: RewindRequest) -> RewindOutcome {
+        RewindOutcome::Unavailable { why: "this session is not recorded".to_owned() }
+    }
+
+    /// Begins another session with what was said before a point, or with everything.
+    async fn branch(&self, _at: Option<&str>) -> BranchOutcome {
+        BranchOutcome::Unavailable { why: "this session is not recorded".to_owned() }
     }
 
     /// Ends the session: aborts what runs, ends its background processes, closes its log.

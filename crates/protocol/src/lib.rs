@@ -19,6 +19,7 @@ mod log;
 mod permission;
 mod question;
 mod records;
+mod rewind;
 mod session;
 
 pub use agent::{AgentProtocol, AgentSend, SendError, SendMessage, SendReceipt, SessionUpdate};
@@ -40,4 +41,8 @@ pub use permission::{
 };
 pub use question::{AnswerChoice, AnswerKind, QuestionOutcome, QuestionRequest};
 pub use records::{ListSessions, LoadFrom, LoadSession, LoadedSession, SessionPage, SessionRecords, StoredSession};
+pub use rewind::{
+    BranchOutcome, LastingEffect, RewindConflict, RewindOutcome, RewindPoint, RewindRequest, RewindWhat, Rewound,
+    TurnChanges,
+};
 pub use session::{AgentSession, StreamError, StreamFrom};

@@ -28,6 +28,30 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Puts a file with these permission bits at `path`, whatever file is there: its content is whole or not there at all.
+///
+/// A symbolic link at `path` is replaced and not followed; a folder is an error.
+pub fn place_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut temp = NamedTempFile::new_in(folder_of(path))?;
+    temp.write_all(bytes)?;
+    temp.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    temp.as_file().sync_all()?;
+    temp.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// Puts a symbolic link to `target` at `path`, in place of the file or link that is there; a folder is an error.
+pub fn place_link(path: &Path, target: &Path) -> io::Result<()> {
+    let made = tempfile::Builder::new().make_in(folder_of(path), |temp| std::os::unix::fs::symlink(target, temp))?;
+    made.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn new_file_mode() -> fs::Permissions {
     use std::os::unix::fs::PermissionsExt;
     // The kernel takes the umask off again, as for any new file.
@@ -51,6 +75,22 @@ mod tests {
         assert_eq!(fs::read(&real).unwrap(), b"new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o750);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_is_placed_replaces_a_link_and_has_its_bits() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, path) = (dir.path().join("real"), dir.path().join("path"));
+        fs::write(&real, "real").unwrap();
+        symlink(&real, &path).unwrap();
+        place_file(&path, b"new", 0o750).unwrap();
+        assert_eq!((fs::read(&real).unwrap(), fs::read(&path).unwrap()), (b"real".to_vec(), b"new".to_vec()));
+        let meta = fs::symlink_metadata(&path).unwrap();
+        assert_eq!((meta.is_file(), meta.permissions().mode() & 0o7777), (true, 0o750));
+        place_link(&path, Path::new("real")).unwrap();
+        assert_eq!(fs::read_link(&path).unwrap(), Path::new("real"));
+        assert!(place_file(dir.path(), b"x", 0o600).is_err());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 

@@ -9,7 +9,16 @@ use rustix::fs::OFlags;
 
 /// Opens a regular file for reading. Anything else is [`io::ErrorKind::InvalidInput`], at once.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+    open(path, OFlags::NONBLOCK)
+}
+
+/// Like [`open_regular`]; a path that is a symbolic link is an error.
+pub fn open_regular_no_link(path: &Path) -> io::Result<File> {
+    open(path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
+}
+
+fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     // Without blocking: what the path leads to may change until it is open. It makes no difference to a regular file.
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() {
@@ -35,5 +44,9 @@ mod tests {
         let file = folder.path().join("file");
         std::fs::write(&file, "text").unwrap();
         assert_eq!(io::read_to_string(open_regular(&file).unwrap()).unwrap(), "text");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(open_regular(&link).is_ok() && open_regular_no_link(&file).is_ok());
+        assert!(open_regular_no_link(&link).is_err());
     }
 }

@@ -23,7 +23,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod update_topic;
-mod walk;
+pub(crate) mod walk;
 mod web;
 mod web_fetch;
 mod write_file;

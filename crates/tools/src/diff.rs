@@ -16,8 +16,9 @@ pub fn unified_patch(name: &str, old: &str, new: &str) -> String {
     unified.to_string()
 }
 
-/// Lines added and removed.
-pub(crate) fn stat(patch: &str) -> (usize, usize) {
+/// Lines that a unified patch adds and removes.
+#[must_use]
+pub fn stat(patch: &str) -> (usize, usize) {
     let hunks = patch.lines().skip_while(|line| !line.starts_with("@@"));
     hunks.fold((0, 0), |(added, removed), line| match line.as_bytes().first() {
         Some(b'+') => (added + 1, removed),

@@ -26,8 +26,8 @@ use tracing::Span;
 
 use crate::scheduler::Limits;
 use crate::{
-    Approver, CallResult, NoHooks, NoObserver, NobodyApproves, SchedulerObserver, SessionPolicy, ToolHooks,
-    ToolRegistry, Truncation,
+    Approver, CallResult, FileWatch, NoHooks, NoObserver, NobodyApproves, NobodyWatches, SchedulerObserver,
+    SessionPolicy, ToolHooks, ToolRegistry, Truncation,
 };
 use driver::{Driver, Request};
 pub use safety::CheckerHost;
@@ -45,6 +45,8 @@ pub struct SchedulerOptions {
     pub observer: Arc<dyn SchedulerObserver>,
     /// Who has a say.
     pub hooks: Arc<dyn ToolHooks>,
+    /// Who keeps what calls change.
+    pub watch: Arc<dyn FileWatch>,
     /// What happens to large output.
     pub truncation: Truncation,
     /// Bounds.
@@ -67,6 +69,7 @@ impl SchedulerOptions {
             approver: Arc::new(NobodyApproves),
             observer: Arc::new(NoObserver),
             hooks: Arc::new(NoHooks),
+            watch: Arc::new(NobodyWatches),
             truncation: Truncation::default(),
             limits: Limits::default(),
             checkers: CheckerHost::default(),

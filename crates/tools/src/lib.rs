@@ -6,6 +6,7 @@
 //!                                  ├── ToolHooks     (before_tool, after_tool)
 //!                                  ├── SessionPolicy (allow | ask | deny: decided here and nowhere else)
 //!                                  ├── Approver      (a person, somewhere)
+//!                                  ├── FileWatch     (what calls change)
 //!                                  └── SchedulerObserver (every change of every call)
 //! ```
 //! The room knows no model, no protocol and no settings: `cli` gives options, `agent` translates what the ports say.
@@ -31,11 +32,12 @@ mod suggest;
 mod text;
 mod tool;
 mod truncate;
+mod watch;
 mod workspace;
 
 pub use approval::{ApprovalOption, ApprovalOptionKind, ApprovalOutcome, ApprovalRequest, Approver, NobodyApproves};
 pub use client_files::ClientFiles;
-pub use diff::unified_patch;
+pub use diff::{stat as patch_stat, unified_patch};
 pub use executor::{CheckerHost, SchedulerOptions, ToolScheduler};
 pub use hooks::{AfterTool, BeforeTool, HookCall, HookResult, NoHooks, ToolHooks};
 pub use ignored::FileFiltering;
@@ -49,4 +51,5 @@ pub use registry::{RegisterError, ToolRegistry};
 pub use sandbox::SandboxOptions;
 pub use tool::{ConfirmationDetails, DeclarativeTool, ExecutionContext, Invocation, Kind, Location, ToolOrigin};
 pub use truncate::{Truncated, Truncation, output_file_name};
+pub use watch::{FileWatch, NobodyWatches, Reach, WatchTicket, WritingCall};
 pub use workspace::{Access, PathError, ResolvedPath, Workspace, WorkspaceOptions};

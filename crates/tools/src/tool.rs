@@ -10,7 +10,7 @@ use convoke_adk::FunctionDeclaration;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::{LiveOutput, ToolFailure, ToolOutput};
+use crate::{LiveOutput, Reach, ToolFailure, ToolOutput};
 
 /// A tool that the model can call.
 #[doc(alias = "BaseDeclarativeTool")]
@@ -72,6 +72,22 @@ pub trait DeclarativeTool: Send + Sync {
     /// Whether output past [`Truncation::threshold`](crate::Truncation) is cut. The others bound their output themselves.
     fn truncates_output(&self) -> bool {
         false
+    }
+
+    /// What a call with these arguments may change on the disk.
+    fn reach(&self, _args: &Value) -> Reach {
+        match self.kind() {
+            Kind::Edit => Reach::Locations,
+            Kind::Execute | Kind::Delete | Kind::Move | Kind::Other => Reach::Anything,
+            Kind::Read
+            | Kind::Search
+            | Kind::Think
+            | Kind::Agent
+            | Kind::Fetch
+            | Kind::Communicate
+            | Kind::Plan
+            | Kind::SwitchMode => Reach::Nothing,
+        }
     }
 
     /// Checks `args` and prepares a call. Must not change anything, and must not wait for anything but a local disk.

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::AgentFactory;
 use crate::discovered::discover;
 use crate::record::{AGENT, RecordError, RecordOptions, Recorder, Records};
+use crate::rewind::FilesLine;
 
 /// What a session begins with.
 #[derive(Default)]
@@ -22,6 +23,8 @@ pub(super) struct Past {
     pub(super) events: Vec<Event>,
     /// Goes on with a record; a new session begins one of its own.
     pub(super) recorder: Option<Recorder>,
+    /// What the record says of files.
+    pub(super) files: Vec<FilesLine>,
 }
 
 /// Owns the records, and the clean-up of old ones.
@@ -48,6 +51,22 @@ impl RecordKeeper {
     pub(super) fn begin_subagent(&self, session: &SessionId, id: &SessionId, cwd: &Path) -> Recorder {
         let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
         self.records.begin_subagent(session, id.as_str(), &cwd)
+    }
+
+    pub(super) fn records(&self) -> &Arc<Records> {
+        &self.records
+    }
+
+    /// Finishes what processes that are gone began to put back in this folder, before anybody works in it.
+    pub(super) async fn finish_rewinds(&self, cwd: &Path) {
+        let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+        let finished = self.run(move |records| {
+            records.finish_rewinds(&cwd);
+            Ok(())
+        });
+        if let Err(error) = finished.await {
+            tracing::warn!(%error, "it could not be seen whether files were put back to the end");
+        }
     }
 
     pub(super) async fn knows(&self, id: &SessionId) -> bool {
@@ -94,6 +113,7 @@ impl SessionRecords for AgentFactory {
         let LoadSession { from, session: new, replay } = load;
         let keeper = self.keeper()?;
         keeper.clean_up();
+        keeper.finish_rewinds(&new.cwd).await;
         let folder = new.cwd.clone();
         let work = move |records: &Records| {
             let loaded = match &from {
@@ -110,7 +130,7 @@ impl SessionRecords for AgentFactory {
             tracing::warn!(session = %loaded.session_id, lines = damaged, "a record has lines that can't be read");
         }
         let session_id = Some(SessionId(loaded.session_id));
-        let past = Past { events, recorder: Some(loaded.recorder) };
+        let past = Past { events, recorder: Some(loaded.recorder), files: loaded.conversation.files };
         let discovered = discover(&self.options, &new.cwd).await;
         let new = NewSession { session_id, ..new };
         let session = self.assemble(new, discovered, past, None)?.host();

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use convoke_adk::FunctionDeclaration;
 use convoke_mcp::{Answer, CallError, McpTool, Progress, untrusted};
 use convoke_tools::{
-    ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext, Invocation, Kind, LiveOutput, ResultDisplay,
-    ToolFailure, ToolOrigin, ToolOutput,
+    ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext, Invocation, Kind, LiveOutput, Reach,
+    ResultDisplay, ToolFailure, ToolOrigin, ToolOutput,
 };
 use serde_json::{Map, Value};
 
@@ -45,6 +45,12 @@ impl DeclarativeTool for ServerTool {
 
     fn kind(&self) -> Kind {
         Kind::Other
+    }
+
+    fn reach(&self, _args: &Value) -> Reach {
+        // Words of a server count where the user trusts it.
+        let harmless = self.origin().is_some_and(|origin| origin.trusted && origin.read_only == Some(true));
+        if harmless { Reach::Nothing } else { Reach::Anything }
     }
 
     fn declaration(&self, _model: &str) -> FunctionDeclaration {

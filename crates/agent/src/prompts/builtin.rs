@@ -11,12 +11,19 @@ pub(super) const COMPRESS: &str = "compress";
 /// Tells of MCP servers.
 pub(super) const MCP: &str = "mcp";
 
+/// Begins another session; the session itself does it.
+pub(super) const BRANCH: &str = "branch";
+/// Goes back; the session itself does it.
+pub(super) const REWIND: &str = "rewind";
+
 /// The commands, with what they do. A dictionary: one line per command.
-const TABLE: [(&str, &str, Option<&str>); 6] = [
+const TABLE: [(&str, &str, Option<&str>); 8] = [
+    (BRANCH, "begin another session with what was said so far, or before a prompt", Some("number of a prompt")),
     (COMPRESS, "put a summary in the place of older parts of the conversation", None),
     ("help", "what can be typed here", None),
     (MCP, "the MCP servers of this session, and where they stand", Some("list | desc")),
     ("memory", "the context files that the agent was given", Some("show | list")),
+    (REWIND, "go back to before a prompt", Some("number of a prompt, then conversation | files | both")),
     ("stats", "tokens and tool calls of this session", None),
     ("tools", "the tools that the model is told of", Some("desc")),
 ];

@@ -1,14 +1,13 @@
 //! Reaching a session beside its prompts: a word to the running turn, and compression between turns.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use convoke_adk::{Accepted, Content, GetSession, Inbox, Interjection};
 use convoke_protocol::{CompressOutcome, SteerOutcome, StreamEndReason, StreamId};
 use serde_json::Map;
 use tokio_util::sync::CancellationToken;
 
-use super::{AdkAgentProtocol, Ending, State, Stream};
+use super::{AdkAgentProtocol, Ending, Shared, State, Stream};
 
 /// Whose message it is that a user says in between.
 pub(crate) const STEERING: &str = "steering";
@@ -27,27 +26,37 @@ impl AdkAgentProtocol {
 
     /// Compresses the session; prompts have to wait until it is done.
     pub(crate) async fn compress(&self) -> CompressOutcome {
+        // Whoever stops waiting for this future stops the compression with it.
+        let reserved = match self.reserve() {
+            Ok(reserved) => reserved,
+            Err(None) => return CompressOutcome::Busy,
+            Err(Some(why)) => return CompressOutcome::Failed { why },
+        };
+        self.shared.restore_session();
+        let Some(session) = self.shared.runner.sessions().get(&self.shared.key, &GetSession::default()) else {
+            return CompressOutcome::Failed { why: "the session is gone".to_owned() };
+        };
+        let number = self.shared.next_stream();
+        let id = StreamId(format!("{}-update-{number}", self.shared.key.session_id));
+        let emitter = self.shared.emitter(id);
+        self.shared.stream.set(Some(Arc::new(emitter)));
+        self.shared.compressor.compress_now(&session, &reserved.cancel).await
+    }
+
+    /// Keeps prompts out for something that is no stream. `Err` without a text if a turn runs.
+    pub(super) fn reserve(&self) -> Result<Reserved, Option<String>> {
         let (cancel, ended) = (CancellationToken::new(), CancellationToken::new());
         let inbox = Inbox::default();
         let _nothing_waits = inbox.close();
         {
             let mut state = self.shared.state();
             match *state {
-                State::Running { .. } => return CompressOutcome::Busy,
-                State::Closed => return CompressOutcome::Failed { why: "the session is closed".to_owned() },
+                State::Running { .. } => return Err(None),
+                State::Closed => return Err(Some("the session is closed".to_owned())),
                 State::Idle => *state = State::Running { cancel: cancel.clone(), ended: ended.clone(), inbox },
             }
         }
-        // Whoever stops waiting for this future stops the compression with it.
-        let _reserved = Reserved { protocol: self, ended };
-        let Some(session) = self.shared.runner.sessions().get(&self.shared.key, &GetSession::default()) else {
-            return CompressOutcome::Failed { why: "the session is gone".to_owned() };
-        };
-        let number = self.shared.streams.fetch_add(1, Ordering::Relaxed) + 1;
-        let id = StreamId(format!("{}-update-{number}", self.shared.key.session_id));
-        let emitter = self.shared.emitter(id);
-        self.shared.stream.set(Some(Arc::new(emitter)));
-        self.shared.compressor.compress_now(&session, &cancel).await
+        Ok(Reserved { shared: Arc::clone(&self.shared), cancel, ended })
     }
 }
 
@@ -74,16 +83,17 @@ impl Stream {
 }
 
 /// A session that is busy with something that is no stream; free again when dropped.
-struct Reserved<'a> {
-    protocol: &'a AdkAgentProtocol,
+pub(super) struct Reserved {
+    shared: Arc<Shared>,
+    cancel: CancellationToken,
     ended: CancellationToken,
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for Reserved {
     fn drop(&mut self) {
-        self.protocol.shared.stream.set(None);
+        self.shared.stream.set(None);
         {
-            let mut state = self.protocol.shared.state();
+            let mut state = self.shared.state();
             if !matches!(*state, State::Closed) {
                 *state = State::Idle;
             }

@@ -18,6 +18,7 @@ use super::copy;
 use super::file::{self, OpenError, RecordFile};
 use super::recorder::{About, Recorder};
 use super::retention::Retention;
+use super::rewinding::sweep_beside;
 use super::summary::{Summary, summarize};
 
 /// Where records are kept.
@@ -173,8 +174,10 @@ impl Records {
         }
         self.remove(&found.path, id).map_err(|error| match error {
             OpenError::Locked => RecordError::Open(id.to_owned()),
-            OpenError::Io(source) => RecordError::Write { path: found.path, source },
-        })
+            OpenError::Io(source) => RecordError::Write { path: found.path.clone(), source },
+        })?;
+        sweep_beside(&found.path);
+        Ok(())
     }
 
     /// Where a session's large output is.
@@ -196,16 +199,23 @@ impl Records {
         for folder in subagents.into_iter().chain(outputs) {
             let _ = fs::remove_dir_all(folder);
         }
+        self.forget_rewind(path, id);
         Ok(())
     }
 
-    fn open(&self, id: &str, path: PathBuf, cwd: &Path) -> Result<Loaded, RecordError> {
+    pub(super) fn open(&self, id: &str, path: PathBuf, cwd: &Path) -> Result<Loaded, RecordError> {
         let (file, bytes) = RecordFile::open(path.clone()).map_err(|error| match error {
             OpenError::Locked => RecordError::Open(id.to_owned()),
             OpenError::Io(error) if error.kind() == io::ErrorKind::NotFound => RecordError::Unknown(id.to_owned()),
             OpenError::Io(source) => RecordError::Read { path: path.clone(), source },
         })?;
-        let conversation = usable(&path, Conversation::read(&bytes))?;
+        let mut conversation = Conversation::read(&bytes);
+        if self.finish_rewind(id, &file, &conversation)? {
+            let (read, failed) =
+                (file::read_unlocked(&path), |source| RecordError::Read { path: path.clone(), source });
+            conversation = Conversation::read(&read.map_err(failed)?);
+        }
+        let conversation = usable(&path, conversation)?;
         let about = About {
             started_ms: conversation.started_ms.unwrap_or_default(),
             ..self.about(id, conversation.cwd.as_deref().unwrap_or(cwd))
@@ -223,7 +233,7 @@ impl Records {
     }
 
     /// Makes a record that begins with `conversation`, and opens it.
-    fn adopt(&self, id: &str, conversation: &Conversation, cwd: &Path) -> Result<Loaded, RecordError> {
+    pub(super) fn adopt(&self, id: &str, conversation: &Conversation, cwd: &Path) -> Result<Loaded, RecordError> {
         let now_ms = self.clock.now().wall_ms;
         let about = About { started_ms: conversation.started_ms.unwrap_or(now_ms), ..self.about(id, cwd) };
         let [path, other] = self.new_paths(&about);
@@ -250,7 +260,7 @@ impl Records {
         [short(&id), id.as_str()].map(|id| chats.join(format!("session-{minute}-{id}.jsonl")))
     }
 
-    fn chats(&self, cwd: &Path) -> PathBuf {
+    pub(super) fn chats(&self, cwd: &Path) -> PathBuf {
         self.options.folder.join(project_id(cwd)).join("chats")
     }
 
@@ -297,7 +307,7 @@ impl Records {
     }
 
     /// The record of a session: in that folder first, then anywhere.
-    fn find(&self, id: &str, cwd: Option<&Path>) -> Result<Summary, RecordError> {
+    pub(super) fn find(&self, id: &str, cwd: Option<&Path>) -> Result<Summary, RecordError> {
         let short = format!("-{}", short(&safe(id)));
         let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains(&short));
         let here = cwd.map(|cwd| self.chats(cwd));
@@ -336,7 +346,7 @@ pub(super) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 }
 
 /// The files of a folder that may be records.
-fn records(chats: &Path) -> Vec<PathBuf> {
+pub(super) fn records(chats: &Path) -> Vec<PathBuf> {
     let is_record = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("session-") && (name.ends_with(".jsonl") || name.ends_with(".json"))
@@ -371,7 +381,7 @@ fn project_id(cwd: &Path) -> String {
 }
 
 /// An id as part of a file's name. Ids of ours are that already; one that a client chose may be anything.
-fn safe(id: &str) -> String {
+pub(super) fn safe(id: &str) -> String {
     let text: String =
         id.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' }).collect();
     cut::head(&text, 100).to_owned()

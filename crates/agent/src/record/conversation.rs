@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::line::{CallLine, Compress, Line, Mask, Set, V};
 use super::read;
+use crate::rewind::FilesLine;
 
 /// Bytes of a title. Source: runtime specification §11.4.
 const TITLE_BYTES_MAX: usize = 100;
@@ -31,6 +32,8 @@ pub(crate) struct Conversation {
     pub(super) subagent: bool,
     pub(super) messages: Vec<Message>,
     pub(super) compressions: Vec<Compression>,
+    /// What was done to files, whatever became of the words.
+    pub(crate) files: Vec<FilesLine>,
     /// Lines that could not be used.
     pub(crate) damaged: usize,
     /// Whether the last line was cut short.
@@ -49,6 +52,8 @@ pub(super) struct Message {
     pub(super) calls: Vec<CallLine>,
     /// The line that gave the results to the model.
     pub(super) responses: Option<Box<Line<'static>>>,
+    /// How much had been done to files before it.
+    pub(super) files_before: usize,
 }
 
 /// What stands for a beginning.
@@ -63,7 +68,7 @@ pub(super) struct Compression {
 
 impl Message {
     fn new(line: Box<Line<'static>>) -> Self {
-        Self { line, calls: Vec::new(), responses: None }
+        Self { line, calls: Vec::new(), responses: None, files_before: 0 }
     }
 
     pub(super) fn id(&self) -> &str {
@@ -183,7 +188,7 @@ impl Conversation {
     }
 
     /// Keeps what was before that message. Whether there is such a message; nothing changes otherwise.
-    pub(super) fn rewind_to(&mut self, id: &str) -> bool {
+    pub(crate) fn rewind_to(&mut self, id: &str) -> bool {
         let Some(at) = self.messages.iter().rposition(|message| message.id() == id) else { return false };
         self.messages.truncate(at);
         self.compressions.retain(|compression| compression.at <= at);
@@ -198,6 +203,12 @@ impl Conversation {
         if let Some(id) = &line.rewind_to {
             let found = self.rewind_to(id);
             self.damaged += usize::from(!found);
+        }
+        if let Some(files) = line.files {
+            self.files.push(*files);
+            return;
+        }
+        if line.rewind_to.is_some() {
             return;
         }
         if let Some(mask) = line.mask {
@@ -259,7 +270,10 @@ impl Conversation {
             return self.responses(line);
         }
         if self.ours {
-            return self.messages.push(Message::new(line));
+            // What a prompt's own commands did comes before the prompt.
+            let early = self.files.iter().rev().take_while(|files| files.early).count();
+            let files_before = self.files.len() - early;
+            return self.messages.push(Message { files_before, ..Message::new(line) });
         }
         let Some(message) = self.foreign(line) else { return };
         // Gemini CLI writes a message again when there is more of it.

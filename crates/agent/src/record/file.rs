@@ -68,7 +68,7 @@ impl RecordFile {
 }
 
 /// A folder of its owner alone.
-pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
@@ -97,6 +97,11 @@ fn read(mut file: &File) -> io::Result<Vec<u8>> {
 /// The whole of a file that nobody else need leave alone.
 pub(super) fn read_unlocked(path: &Path) -> io::Result<Vec<u8>> {
     read(&convoke_stdx::open_regular(path)?)
+}
+
+/// Whether a session of any process writes it.
+pub(super) fn is_locked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| matches!(lock(&file), Err(OpenError::Locked)))
 }
 
 /// Removes a record that no session of any process writes.

@@ -10,6 +10,8 @@ use serde::de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::rewind::FilesLine;
+
 /// The version that is written. A reader refuses newer ones: it can't know what it would lose.
 pub(super) const V: u32 = 1;
 
@@ -99,6 +101,9 @@ pub(super) struct Line<'a> {
     pub(super) mask: Option<Mask>,
     #[serde(rename = "$compress", skip_serializing_if = "Option::is_none")]
     pub(super) compress: Option<Compress<'a>>,
+    /// What calls did to files.
+    #[serde(rename = "$files", skip_serializing_if = "Option::is_none")]
+    pub(super) files: Option<Box<FilesLine>>,
 
     /// The checksum. Written and checked as bytes; seen here only where that failed.
     #[serde(rename = "#", skip_serializing)]

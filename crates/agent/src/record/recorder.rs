@@ -26,7 +26,7 @@ use crate::{Compressed, HistoryListener, MaskedOutput};
 /// The file begins with the first event: a session that was never prompted leaves nothing behind.
 #[derive(Clone)]
 pub struct Recorder {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 /// Whose record it is.
@@ -38,8 +38,8 @@ pub(super) struct About {
     pub(super) subagent: bool,
 }
 
-struct Inner {
-    about: About,
+pub(super) struct Inner {
+    pub(super) about: About,
     clock: Clock,
     state: Mutex<State>,
     syncs: TaskTracker,
@@ -56,23 +56,23 @@ struct Syncing {
     again: bool,
 }
 
-struct State {
-    place: Place,
+pub(super) struct State {
+    pub(super) place: Place,
     /// What a person wrote, until its event comes.
-    prompt: Option<Pending>,
+    pub(super) prompt: Option<Pending>,
     /// The ids of the last answer's calls that have not ended. Calls of anybody else, such as the files that a prompt
     /// mentions, are no part of the conversation.
-    asked: Vec<String>,
+    pub(super) asked: Vec<String>,
     /// What was written of the calls of the last answer; as many as one answer has.
-    batch: Vec<Kept>,
-    count: usize,
-    title: Option<String>,
-    summary: Option<String>,
+    pub(super) batch: Vec<Kept>,
+    pub(super) count: usize,
+    pub(super) title: Option<String>,
+    pub(super) summary: Option<String>,
     /// Whether something was written since the last end of a turn.
     open_turn: bool,
 }
 
-enum Place {
+pub(super) enum Place {
     /// Where it will be, and where if that is taken.
     Unwritten([PathBuf; 2]),
     Open(RecordFile),
@@ -80,13 +80,13 @@ enum Place {
     Stopped,
 }
 
-struct Pending {
+pub(super) struct Pending {
     parts: Vec<Part>,
     display: Option<String>,
 }
 
 /// A call's result as it was written: to know the response again when it comes.
-struct Kept {
+pub(super) struct Kept {
     id: String,
     /// Checksums of the response and of the parts beside it.
     response: u32,
@@ -144,7 +144,7 @@ impl Recorder {
         *self.inner.on_stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // Each step ends with a whole line or a stopped record.
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,7 +195,7 @@ impl Recorder {
 
     /// The end of a turn without the disk, which needs a runtime.
     #[cfg(test)]
-    pub(super) fn turn_written(&self) {
+    pub(crate) fn turn_written(&self) {
         self.end_turn(&mut self.state());
     }
 
@@ -259,7 +259,7 @@ impl Recorder {
     }
 
     /// Puts one line into the file, which is made with the first one.
-    fn write(&self, state: &mut State, line: &Line<'_>) {
+    pub(super) fn write(&self, state: &mut State, line: &Line<'_>) {
         let written = match &state.place {
             Place::Open(file) => file.append(&line.sealed()),
             Place::Stopped => return,
@@ -294,7 +294,7 @@ impl Recorder {
         Ok(file)
     }
 
-    fn stop(&self, state: &mut State, error: &std::io::Error) {
+    pub(super) fn stop(&self, state: &mut State, error: &std::io::Error) {
         if matches!(std::mem::replace(&mut state.place, Place::Stopped), Place::Stopped) {
             return;
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::chats::{Records, entries};
 use super::file::OpenError;
+use super::rewinding::sweep_beside;
 
 /// How long records are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,7 @@ impl Records {
             let mut files: Vec<_> = entries(&chats).filter_map(|path| Some((age(&path)?, path))).collect();
             files.retain(|(_, path)| path.extension().is_some_and(|extension| extension == "jsonl"));
             files.sort();
+            let mut removed = None;
             let ages: Vec<Duration> = files.iter().map(|(age, _)| *age).collect();
             for ((_, path), expired) in files.iter().zip(retention.expired(&ages)) {
                 if stop.load(Ordering::Relaxed) {
@@ -53,10 +55,14 @@ impl Records {
                 }
                 if expired {
                     match self.remove_file(path) {
-                        Ok(()) | Err(OpenError::Locked) => {}
+                        Ok(()) => removed = Some(path),
+                        Err(OpenError::Locked) => {}
                         Err(OpenError::Io(error)) => tracing::warn!(path = %path.display(), %error, "a record stays"),
                     }
                 }
+            }
+            if let Some(path) = removed {
+                sweep_beside(path);
             }
         }
         self.clean_outputs(retention, stop);

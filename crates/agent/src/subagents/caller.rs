@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use convoke_mcp::McpServers;
 use convoke_protocol::{EventLog, PermissionPort, SessionError, SessionId};
 use convoke_tools::{
-    Access, BackgroundProcesses, DeclarativeTool, Kind, SessionPolicy, ToolRegistry, Workspace, WorkspaceOptions,
+    Access, BackgroundProcesses, DeclarativeTool, FileWatch, Kind, SessionPolicy, ToolRegistry, Workspace,
+    WorkspaceOptions,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +36,8 @@ pub(crate) struct Caller {
     /// Not owned: the tool that calls is one of its tools.
     pub(crate) registry: Weak<ToolRegistry>,
     pub(crate) background: Arc<BackgroundProcesses>,
+    /// Who keeps what calls change.
+    pub(crate) watch: Arc<dyn FileWatch>,
     pub(crate) log: EventLog,
     pub(crate) hooks: Arc<SessionHooks>,
     pub(crate) servers: Arc<McpServers>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use convoke_adk::FunctionDeclaration;
 use convoke_tools::{
-    DeclarativeTool, ErrorType, ExecutionContext, Invocation, Kind, ToolFailure, ToolOutput, check_arguments,
+    DeclarativeTool, ErrorType, ExecutionContext, Invocation, Kind, Reach, ToolFailure, ToolOutput, check_arguments,
 };
 use serde_json::{Map, Value, json};
 
@@ -49,6 +49,10 @@ impl DeclarativeTool for CompleteTask {
 
     fn kind(&self) -> Kind {
         Kind::Other
+    }
+
+    fn reach(&self, _args: &Value) -> Reach {
+        Reach::Nothing
     }
 
     fn declaration(&self, _model: &str) -> FunctionDeclaration {

@@ -10,6 +10,7 @@ mod discovered;
 mod hooks;
 mod planning;
 mod record;
+mod rewind;
 mod rig;
 mod session;
 mod skills;

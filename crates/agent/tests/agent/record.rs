@@ -17,27 +17,27 @@ use tokio::sync::mpsc;
 use crate::rig::*;
 
 /// A home and a workspace for any number of factories, each of which is a process's.
-struct House {
-    dir: tempfile::TempDir,
+pub(crate) struct House {
+    pub(crate) dir: tempfile::TempDir,
 }
 
 impl House {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
         std::fs::write(dir.path().join("work/a.txt"), "one\n").unwrap();
         Self { dir }
     }
 
-    fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.dir.path().join("work").canonicalize().unwrap()
     }
 
-    fn tmp(&self) -> PathBuf {
+    pub(crate) fn tmp(&self) -> PathBuf {
         self.dir.path().join("tmp")
     }
 
-    fn factory(&self, answers: Vec<Answer>) -> (AgentFactory, Arc<Mutex<Vec<LlmRequest>>>) {
+    pub(crate) fn factory(&self, answers: Vec<Answer>) -> (AgentFactory, Arc<Mutex<Vec<LlmRequest>>>) {
         let (options, requests) = options(answers, Arc::new(NoLifecycleHooks));
         let outputs = self.tmp().join("tool-outputs");
         let records = RecordOptions { folder: self.tmp(), outputs: Some(outputs.clone()), ..RecordOptions::default() };
@@ -45,17 +45,22 @@ impl House {
         (AgentFactory::new(options), requests)
     }
 
-    fn new_session(&self, id: &str) -> NewSession {
+    pub(crate) fn new_session(&self, id: &str) -> NewSession {
         NewSession { session_id: Some(id.into()), ..new(self.work()) }
     }
 
-    async fn load(&self, factory: &AgentFactory, id: &str, cwd: &Path) -> Result<LoadedSession, SessionError> {
+    pub(crate) async fn load(
+        &self,
+        factory: &AgentFactory,
+        id: &str,
+        cwd: &Path,
+    ) -> Result<LoadedSession, SessionError> {
         let load = LoadSession { from: LoadFrom::Session(id.into()), session: new(cwd.to_owned()), replay: true };
         factory.records().unwrap().load_session(load).await
     }
 
     /// The only record, one JSON object a line.
-    fn record(&self) -> Vec<Value> {
+    pub(crate) fn record(&self) -> Vec<Value> {
         let projects = std::fs::read_dir(self.tmp()).unwrap().map(|entry| entry.unwrap().path().join("chats"));
         let chats = projects.into_iter().find(|chats| chats.is_dir()).unwrap();
         let [file] = &std::fs::read_dir(chats).unwrap().map(|e| e.unwrap().path()).collect::<Vec<_>>()[..] else {
@@ -65,11 +70,11 @@ impl House {
     }
 }
 
-fn new(cwd: PathBuf) -> NewSession {
+pub(crate) fn new(cwd: PathBuf) -> NewSession {
     NewSession::new(cwd, Arc::new(Asked(mpsc::channel(1).0)))
 }
 
-async fn say(session: &HostedSession, prompt: &str) -> Vec<Arc<AgentEvent>> {
+pub(crate) async fn say(session: &HostedSession, prompt: &str) -> Vec<Arc<AgentEvent>> {
     let view = AgentSession::new(session.agent.clone());
     let stream = view.send_stream(AgentSend::Message(SendMessage::text(prompt))).await.unwrap();
     tokio::time::timeout(std::time::Duration::from_secs(20), stream.collect()).await.expect("the stream must end")
@@ -89,7 +94,7 @@ fn one_turn_with_a_tool() -> Vec<Answer> {
     vec![pieces.into_iter().chain([stop()]).collect(), vec![text("It says one."), stop()]]
 }
 
-fn sent(request: &LlmRequest) -> Vec<Value> {
+pub(crate) fn sent(request: &LlmRequest) -> Vec<Value> {
     request.contents.iter().map(|content| json!(content)).collect()
 }
 
@@ -180,6 +185,9 @@ async fn the_record_is_what_it_was() {
     session.control.close().await;
     let root = house.dir.path().canonicalize().unwrap().display().to_string();
     let now: Vec<String> = house.record().into_iter().map(|line| plain(line, &root).to_string()).collect();
+    let mut now = now;
+    // Calls that run beside each other end in any order.
+    now.chunk_by_mut(|a, b| [a, b].iter().all(|line| line.contains(r#""type":"tool""#))).for_each(<[String]>::sort);
     // The session's context has today's date in it.
     let mut now: Vec<String> = now
         .into_iter()

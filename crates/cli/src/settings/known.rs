@@ -14,6 +14,7 @@ const KNOWN: &[&str] = &[
     "contextManagement.tools.outputMasking.protectLatestTurn",
     "contextManagement.tools.outputMasking.protectionThresholdTokens",
     "experimental.enableAgents",
+    "general.checkpointing.enabled",
     "general.defaultApprovalMode",
     "general.maxAttempts",
     "general.plan.directory",

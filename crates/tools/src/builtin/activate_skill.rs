@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::walk::walk;
 use crate::{
-    ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext, FileFiltering, Invocation, Kind, ResultDisplay,
-    ToolFailure, ToolOutput, Workspace, params,
+    ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext, FileFiltering, Invocation, Kind, Reach,
+    ResultDisplay, ToolFailure, ToolOutput, Workspace, params,
 };
 
 const NAME: &str = "activate_skill";
@@ -71,6 +71,10 @@ impl DeclarativeTool for ActivateSkill {
 
     fn kind(&self) -> Kind {
         Kind::Other
+    }
+
+    fn reach(&self, _args: &Value) -> Reach {
+        Reach::Nothing
     }
 
     fn declaration(&self, _model: &str) -> FunctionDeclaration {

@@ -21,7 +21,7 @@ use crate::process::{Capture, Exit, Happened, Launch, Running};
 use crate::sandbox::{SandboxOptions, Wanted};
 use crate::{
     Access, BackgroundProcesses, BackgroundStatus, ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext,
-    Invocation, Kind, LiveOutput, Location, ResultDisplay, ToolFailure, ToolOutput, Workspace, params,
+    Invocation, Kind, LiveOutput, Location, Reach, ResultDisplay, ToolFailure, ToolOutput, Workspace, params,
 };
 
 /// How commands are run.
@@ -144,6 +144,11 @@ impl DeclarativeTool for RunShellCommand {
 
     fn kind(&self) -> Kind {
         Kind::Execute
+    }
+
+    fn reach(&self, args: &Value) -> Reach {
+        let command = args.get("command").and_then(Value::as_str).unwrap_or_default();
+        if Script::parse(command).only_reads() { Reach::Nothing } else { Reach::Anything }
     }
 
     fn declaration(&self, _model: &str) -> FunctionDeclaration {

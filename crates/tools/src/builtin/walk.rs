@@ -8,7 +8,7 @@ use crate::ignored::{FileFiltering, OWN_IGNORE_FILES};
 
 /// A walk below `root`, hidden files included, `.git` left out, and folders that nobody means (`node_modules`) where
 /// `.gitignore` counts. Links are named, never followed: what they lead to may lie outside of the workspace.
-pub(super) fn walk(root: &Path, respect: FileFiltering) -> WalkBuilder {
+pub(crate) fn walk(root: &Path, respect: FileFiltering) -> WalkBuilder {
     let mut builder = WalkBuilder::new(root);
     builder
         .hidden(false)

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    DeclarativeTool, ErrorType, ExecutionContext, Invocation, Kind, ResultDisplay, ToolFailure, ToolOutput, params,
+    DeclarativeTool, ErrorType, ExecutionContext, Invocation, Kind, Reach, ResultDisplay, ToolFailure, ToolOutput,
+    params,
 };
 
 const NAME: &str = "write_todos";
@@ -112,6 +113,10 @@ impl DeclarativeTool for WriteTodos {
 
     fn kind(&self) -> Kind {
         Kind::Other
+    }
+
+    fn reach(&self, _args: &Value) -> Reach {
+        Reach::Nothing
     }
 
     /// Gemini 3 plans without a list.

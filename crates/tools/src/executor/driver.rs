@@ -386,9 +386,9 @@ impl Driver {
         let cx = ExecutionContext::new(flight.record.call_id.clone(), flight.token.clone(), show);
         let hook_call = flight.hook_call();
         let options = self.options.clone();
-        let truncates = tool.truncates_output();
+        let (truncates, reach) = (tool.truncates_output(), tool.reach(&hook_call.args));
         self.start(call, Phase::Execute, async move {
-            Done::Executed(Box::new(work::execute(options, hook_call, truncates, invocation, cx).await))
+            Done::Executed(Box::new(work::execute(options, hook_call, truncates, reach, invocation, cx).await))
         });
     }
 

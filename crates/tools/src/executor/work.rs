@@ -11,7 +11,7 @@ use crate::approval::options as approval_options;
 use crate::policy::{Decision, LastingOffer, PolicyCall, SaveError, ToolFacts};
 use crate::{
     ApprovalOutcome, ApprovalRequest, DeclarativeTool, ErrorType, ExecutionContext, HookCall, HookResult, Invocation,
-    TailCall, ToolFailure, ToolOutput, Truncated,
+    Reach, TailCall, ToolFailure, ToolOutput, Truncated, WritingCall,
 };
 
 /// What came out of a call's task.
@@ -193,15 +193,36 @@ pub(super) struct Executed {
     pub(super) stop: Option<StopReason>,
 }
 
+/// Runs the call between the two words to whoever keeps what calls change.
+async fn watched(
+    options: &SchedulerOptions,
+    call: &HookCall,
+    reach: Reach,
+    invocation: &dyn Invocation,
+    cx: &ExecutionContext,
+) -> Result<ToolOutput, ToolFailure> {
+    let files = match reach {
+        Reach::Nothing => return invocation.execute(cx).await,
+        Reach::Locations => Some(invocation.locations().into_iter().map(|location| location.path.into()).collect()),
+        Reach::Anything => None,
+    };
+    let what = invocation.description();
+    let ticket = options.watch.before(WritingCall { tool: call.tool.clone(), what, files }).await;
+    let result = invocation.execute(cx).await;
+    options.watch.after(ticket).await;
+    result
+}
+
 /// Runs the call, cuts what is too large, and lets the hooks have their say.
 pub(super) async fn execute(
     options: SchedulerOptions,
     call: HookCall,
     truncates: bool,
+    reach: Reach,
     invocation: Arc<dyn Invocation>,
     cx: ExecutionContext,
 ) -> Executed {
-    let mut result = invocation.execute(&cx).await;
+    let mut result = watched(&options, &call, reach, invocation.as_ref(), &cx).await;
     let mut output_file = None;
     if truncates {
         let text = match &mut result {

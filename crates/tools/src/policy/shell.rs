@@ -165,6 +165,11 @@ impl Script {
         programs
     }
 
+    /// Whether every program in it is known to do nothing but read in the working folder.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.unclear.is_none() && !self.parts.is_empty() && self.parts.iter().all(|part| is_known_safe(part, true))
+    }
+
     pub(crate) fn parts(&self) -> &[Part] {
         &self.parts
     }
