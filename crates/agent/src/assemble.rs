@@ -41,7 +41,7 @@ use crate::protocol::{AdkAgentProtocol, Guide, Parts};
 use crate::questions::PortQuestioner;
 use crate::record::{AGENT as AGENT_NAME, Recorder, state_after};
 use crate::rewind::{Keeper, Rewinder};
-use crate::subagents::{AgentRegistry, Caller, ChildSeat};
+use crate::subagents::{AgentRegistry, Caller, ChildSeat, RemoteAgents, remote_rules};
 use crate::tool_events::{CurrentStream, ToolEvents};
 use crate::web::LlmWeb;
 use context::SessionContext;
@@ -330,8 +330,13 @@ impl AgentFactory {
             model: model.clone(),
             agents: match caller {
                 Some(caller) => caller.agents.clone(),
-                None => Arc::new(self.agents(&cwd)),
+                None => {
+                    let agents = self.agents(&cwd);
+                    remote_rules(&agents).into_iter().for_each(|rule| policy.add_rule(rule));
+                    Arc::new(agents)
+                }
             },
+            remotes: RemoteAgents::default(),
             agreed: caller.map(|caller| caller.agreed.clone()).unwrap_or_default(),
             thread: seat.map(|seat| seat.thread.clone()),
             guide: seat.map(|seat| seat.guide.clone()),

@@ -3,7 +3,7 @@
 //! ```text
 //! definition files, built-in ones, settings ── AgentRegistry
 //!                                                   │
-//! invoke_agent (a tool of the calling session) ── run ── AgentFactory::assemble with a seat
+//! invoke_agent (a tool of the calling session) ── run ── AgentFactory::assemble with a seat, or a2a for an agent elsewhere
 //!                                                   │        its own runner, tools, scheduler, session
 //!                                                   │        its caller's policy, people, log, marks of failed models
 //!                                                   └── RunGuide ── Course (time, limits, recovery; sans-IO)
@@ -13,6 +13,7 @@
 //! runtime specification §1.9 and §12. Left out: an inbox of memories and their automatic extraction, which belong to
 //! a memory of its own.
 
+mod a2a;
 mod acknowledge;
 mod builtin;
 mod caller;
@@ -30,6 +31,8 @@ mod registry;
 mod run;
 mod thread;
 
+pub(crate) use a2a::{RemoteAgents, remote_rules};
+pub use a2a::{RemoteState, SecretVariable, Variables, probe};
 pub use acknowledge::Acknowledgements;
 pub(crate) use caller::{Caller, ChildSeat};
 pub(crate) use complete_task::{COMPLETE_TASK, CompleteTask};

@@ -102,6 +102,21 @@ pub(crate) fn run_ended(id: &str, name: &str, duration_ms: u64, outcome: &RunOut
     );
 }
 
+/// A task of the remote agent `name` ended. Turns are its own business.
+pub(crate) fn remote_run_ended(id: &str, name: &str, duration_ms: u64, reason: &str) {
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.agent.finish",
+        agent_id = id,
+        agent_name = name,
+        duration_ms,
+        turn_count = 0_u32,
+        terminate_reason = reason,
+        recovered_from = None::<&str>,
+    );
+}
+
 /// A prompt's stream ended. Called within its span.
 pub(crate) fn ended(reason: StreamEndReason) {
     let reason = match reason {

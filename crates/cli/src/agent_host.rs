@@ -142,6 +142,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         secret_variables: {
             let mut names = credentials::secret_variables(settings);
             names.extend(sandbox::redacted(settings, &startup.environment));
+            names.extend(agents::remote::secret_variables(startup));
             names
         },
         sandbox: sandbox::sandbox(args, startup)?,

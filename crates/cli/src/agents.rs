@@ -1,10 +1,14 @@
 //! Subagents: where are their definitions, and `convoke agents`, which shows them and agrees to those of a folder.
 
+pub(crate) mod remote;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use convoke_agent::{
-    Acknowledgements, AgentCardSource, AgentDefinition, AgentKind, AgentRegistry, AgentSource, SubagentOptions,
-    read_overrides,
+    Acknowledgements, AgentCardSource, AgentDefinition, AgentKind, AgentRegistry, AgentSource, RemoteState,
+    SubagentOptions, Variables, read_overrides,
 };
 use convoke_protocol::ExitCode;
 use serde_json::{Value, json};
@@ -41,6 +45,10 @@ pub(crate) fn options(startup: &Startup) -> SubagentOptions {
             file: startup.home.as_ref().map(|home| acknowledged(home.folder())),
             more: folders.into_iter().flatten().take(1).map(acknowledged).collect(),
         },
+        variables: {
+            let environment = startup.environment.clone();
+            Variables::new(move |name| environment.get(name).map(ToOwned::to_owned))
+        },
         depth_max: depth.and_then(|depth| usize::try_from(depth).ok()).unwrap_or(ours.depth_max),
         ..ours
     }
@@ -73,12 +81,16 @@ pub(crate) fn run(args: &AgentsArgs) -> Exit {
     let options = options(&startup);
     let registry = AgentRegistry::load(&options, &startup.workspace);
     match &args.command {
-        AgentsCommand::List { json: true, .. } => {
-            print(&as_json(&registry, &options, &startup.workspace).to_string());
-            Exit::ok()
-        }
-        AgentsCommand::List { json: false, .. } => {
-            as_text(&registry, &options, &startup.workspace).iter().for_each(|line| print(line));
+        AgentsCommand::List { json, wait, .. } => {
+            let states = match remote::states(&registry, &options, &startup.workspace, *wait) {
+                Ok(states) => states,
+                Err(exit) => return exit,
+            };
+            if *json {
+                print(&as_json(&registry, &options, &startup.workspace, &states).to_string());
+                return Exit::ok();
+            }
+            as_text(&registry, &options, &startup.workspace, &states).iter().for_each(|line| print(line));
             registry.problems().iter().for_each(|problem| complain(&problem.to_string()));
             Exit::ok()
         }
@@ -112,7 +124,12 @@ fn agreed(agent: &AgentDefinition, options: &SubagentOptions, workspace: &Path) 
     }
 }
 
-fn as_text(registry: &AgentRegistry, options: &SubagentOptions, workspace: &Path) -> Vec<String> {
+fn as_text(
+    registry: &AgentRegistry,
+    options: &SubagentOptions,
+    workspace: &Path,
+    states: &BTreeMap<String, RemoteState>,
+) -> Vec<String> {
     let mut lines = Vec::new();
     for agent in registry.all() {
         let source = match (agent.source.path(), agreed(agent, options, workspace)) {
@@ -125,15 +142,17 @@ fn as_text(registry: &AgentRegistry, options: &SubagentOptions, workspace: &Path
                 lines.push(format!("{} (local, {source})", agent.name));
                 let tools = local.tool_names().map_or_else(|| "all".to_owned(), |names| names.join(", "));
                 let model = local.model.as_deref().unwrap_or("the caller's");
-                let minutes = local.timeout.as_secs_f64() / 60.0;
                 lines.push(format!(
-                    "  tools: {tools}; model: {model}; at most {} turns, {minutes} minutes",
-                    local.max_turns
+                    "  tools: {tools}; model: {model}; at most {} turns, {} minutes",
+                    local.max_turns,
+                    minutes(local.timeout)
                 ));
             }
-            AgentKind::Remote(remote) => {
+            AgentKind::Remote(far) => {
                 lines.push(format!("{} (remote, {source})", agent.name));
-                lines.push(format!("  card: {}", card(&remote.card)));
+                let secret = remote::shown_secret(agent).map_or_else(String::new, |name| format!("; is told {name}"));
+                lines.push(format!("  card: {}{secret}; at most {} minutes", card(&far.card), minutes(far.timeout)));
+                lines.push(format!("  {}", remote::in_words(states.get(&agent.name))));
             }
         }
         lines.push(format!("  {}", agent.description.trim().replace('\n', "\n  ")));
@@ -144,6 +163,10 @@ fn as_text(registry: &AgentRegistry, options: &SubagentOptions, workspace: &Path
     lines
 }
 
+fn minutes(time: Duration) -> f64 {
+    time.as_secs_f64() / 60.0
+}
+
 fn card(card: &AgentCardSource) -> &str {
     match card {
         AgentCardSource::Url(url) => url,
@@ -151,7 +174,12 @@ fn card(card: &AgentCardSource) -> &str {
     }
 }
 
-fn as_json(registry: &AgentRegistry, options: &SubagentOptions, workspace: &Path) -> Value {
+fn as_json(
+    registry: &AgentRegistry,
+    options: &SubagentOptions,
+    workspace: &Path,
+    states: &BTreeMap<String, RemoteState>,
+) -> Value {
     let agents = registry.all().map(|agent| {
         let mut object = json!({
             "name": agent.name,
@@ -167,9 +195,15 @@ fn as_json(registry: &AgentRegistry, options: &SubagentOptions, workspace: &Path
                 "tools": local.tool_names(),
                 "model": local.model,
                 "maxTurns": local.max_turns,
-                "timeoutMinutes": local.timeout.as_secs_f64() / 60.0,
+                "timeoutMinutes": minutes(local.timeout),
             }),
-            AgentKind::Remote(remote) => json!({"kind": "remote", "card": card(&remote.card)}),
+            AgentKind::Remote(far) => json!({
+                "kind": "remote",
+                "card": card(&far.card),
+                "timeoutMinutes": minutes(far.timeout),
+                "secret": remote::shown_secret(agent),
+                "remote": remote::as_json(states.get(&agent.name)),
+            }),
         };
         if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
             object.extend(more);

@@ -261,6 +261,32 @@ fn agents_are_listed_and_those_of_a_folder_are_agreed_to() {
     let after = object(&agents(&["list", "--json", "--skip-trust"]));
     assert_eq!(after["agents"][4]["acknowledged"], true);
     assert_eq!(after["problems"].as_array().unwrap().len(), 1);
+    // Those elsewhere are asked for their card, within bounds, unless nobody agreed to them.
+    let far = |secret: &str| {
+        format!(
+            "---\nkind: remote\nname: {secret}\nagent_card_url: http://127.0.0.1:1\nauth: {{type: apiKey, key: ${secret}}}\n---\n"
+        )
+    };
+    environment.write("home/.convoke/agents/far.md", far("a_far").replace("$a_far", "$FAR_KEY"));
+    environment.write("workspace/.convoke/agents/far.md", far("b_far").replace("$b_far", "$FAR_KEY"));
+    let remotes = || {
+        let mut command = environment.command(CONVOKE);
+        object(&run(command.args(["agents", "list", "--json", "--skip-trust"]).env("FAR_KEY", "k3y"), ""))
+    };
+    let listed = remotes();
+    let (mine, theirs) = (&listed["agents"][4], &listed["agents"][5]);
+    assert_eq!(
+        (&mine["name"], &mine["secret"], &mine["remote"]["state"]),
+        (&"a_far".into(), &"$FAR_KEY".into(), &"unusable".into())
+    );
+    assert!(mine["remote"]["reason"].as_str().unwrap().starts_with("could not reach it: "), "{mine}");
+    assert_eq!((&theirs["name"], &theirs["remote"]["state"]), (&"b_far".into(), &"not asked".into()));
+    assert!(!listed.to_string().contains("k3y"));
+    let unset = agents(&["list"]).stdout;
+    assert!(
+        unset.contains("\n  can't be used: could not prove who we are: the variable FAR_KEY is not set\n"),
+        "{unset}"
+    );
     for (name, why) in [("mine", "needs no agreement"), ("nobody", "there is none of this name")] {
         let refused = agents(&["acknowledge", name, "--skip-trust"]);
         assert_eq!(refused.code, Some(42));

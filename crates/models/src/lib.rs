@@ -72,3 +72,4 @@ pub use providers::openai::OpenAiOptions;
 pub use providers::vertex::{VertexAccess, VertexOptions};
 pub use registry::{Connections, Registry};
 pub use retry::{Backoff, RetryNotice, RetryPolicy, retry_with_backoff};
+pub use sse::{EventTooLong, SseDecoder};

@@ -10,11 +10,11 @@ pub(crate) const EVENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// An event grew beyond the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("read an event of more than {0} bytes")]
-pub(crate) struct EventTooLong(usize);
+pub struct EventTooLong(usize);
 
 /// Takes bytes, gives events.
 #[derive(Debug)]
-pub(crate) struct SseDecoder {
+pub struct SseDecoder {
     bytes_max: usize,
     /// The line that is not complete yet.
     line: Vec<u8>,
@@ -26,12 +26,14 @@ pub(crate) struct SseDecoder {
 }
 
 impl SseDecoder {
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    /// A decoder for events of at most `bytes_max` bytes.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
         Self { bytes_max, line: Vec::new(), data: None, after_cr: false, first_line: true }
     }
 
     /// Takes the next bytes and appends the data of each event that they complete.
-    pub(crate) fn push(&mut self, mut bytes: &[u8], events: &mut impl Extend<Vec<u8>>) -> Result<(), EventTooLong> {
+    pub fn push(&mut self, mut bytes: &[u8], events: &mut impl Extend<Vec<u8>>) -> Result<(), EventTooLong> {
         if self.after_cr
             && let Some((first, rest)) = bytes.split_first()
         {
@@ -63,7 +65,7 @@ impl SseDecoder {
     }
 
     /// The stream is over: gives an event whose last blank line was never sent, as some servers do.
-    pub(crate) fn finish(&mut self, events: &mut impl Extend<Vec<u8>>) -> Result<(), EventTooLong> {
+    pub fn finish(&mut self, events: &mut impl Extend<Vec<u8>>) -> Result<(), EventTooLong> {
         let line = std::mem::take(&mut self.line);
         self.field(&line, events)?;
         self.field(b"", events)

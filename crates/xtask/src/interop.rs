@@ -3,6 +3,7 @@
 //! [`SUITES`] is the one list of what there is to run. Each suite runs if its needs are met. What can't run is said at
 //! the end, by name and reason; what ran and failed makes the task fail.
 
+mod a2a;
 mod daemon;
 mod foreign;
 mod mcp;
@@ -44,6 +45,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "gemini cli", needs: &[Need::Packages, Need::Node22], run: foreign::gemini_cli },
     Suite { name: "mcp typescript sdk", needs: &[Need::Packages, Need::Node22], run: mcp::typescript_sdk },
     Suite { name: "mcp python sdk", needs: &[Need::Packages, Need::Node22, Need::McpPython], run: mcp::python_sdk },
+    Suite { name: "a2a python sdk", needs: &[Need::Node, Need::A2aPython], run: a2a::python_sdk },
 ];
 
 /// How one suite ended.

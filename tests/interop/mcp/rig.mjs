@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
@@ -52,13 +52,20 @@ export const answers = (request) =>
     .parts.filter((part) => part.functionResponse)
     .map(({ functionResponse }) => JSON.stringify(functionResponse.response));
 
-/** Runs the binary with these servers. `decide` is the model: parts for each request by its number. */
-export async function run(mcpServers, decide) {
+/**
+ * Runs the binary with these servers. `decide` is the model: parts for each request by its number. `files` are in its
+ * home, `more` in its settings and `env` in its environment.
+ */
+export async function run(mcpServers, decide, { files = {}, more = {}, env = {} } = {}) {
   const home = await mkdtemp(join(tmpdir(), "convoke-mcp-"));
   const workspace = join(home, "workspace");
   await mkdir(join(home, ".gemini"));
   await mkdir(workspace);
-  const settings = { mcpServers, mcp: { startupTimeout: 60_000 } };
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(home, path)), { recursive: true });
+    await writeFile(join(home, path), text);
+  }
+  const settings = { mcpServers, mcp: { startupTimeout: 60_000 }, ...more };
   await writeFile(join(home, ".gemini/settings.json"), JSON.stringify(settings));
   const answering = await model(decide);
   const args = ["-p", "go", "-m", "gemini-2.5-flash", "-o", "stream-json", "-y", "--skip-trust"];
@@ -71,6 +78,7 @@ export async function run(mcpServers, decide) {
       GEMINI_CLI_HOME: home,
       GEMINI_API_KEY: "not-a-key",
       GOOGLE_GEMINI_BASE_URL: answering.url,
+      ...env,
     },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -12,6 +12,7 @@ use convoke_tools::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::a2a::RemoteAgents;
 use super::definition::{AgentDefinition, LocalAgent};
 use super::guide::RunGuide;
 use super::registry::AgentRegistry;
@@ -43,6 +44,8 @@ pub(crate) struct Caller {
     pub(crate) servers: Arc<McpServers>,
     pub(crate) model: SessionModel,
     pub(crate) agents: Arc<AgentRegistry>,
+    /// Its conversations with agents elsewhere.
+    pub(crate) remotes: RemoteAgents,
     /// Hashes of workspace agents that were agreed to for this session; at most as many as there are agents.
     pub(crate) agreed: Arc<Mutex<HashSet<String>>>,
     pub(crate) thread: Option<Arc<Thread>>,

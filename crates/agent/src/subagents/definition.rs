@@ -6,6 +6,8 @@ use std::time::Duration;
 use convoke_tools::policy::{ToolPattern, canonical_tool_name};
 use serde_json::{Map, Value, json};
 
+use super::a2a::SecretVariable;
+
 /// A subagent that can be called by its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentDefinition {
@@ -157,6 +159,8 @@ pub struct RemoteAgent {
     pub card: AgentCardSource,
     /// How we prove who we are.
     pub auth: Option<RemoteAuth>,
+    /// Longest task.
+    pub timeout: Duration,
 }
 
 /// Where an agent's card is.
@@ -168,34 +172,34 @@ pub enum AgentCardSource {
     Inline(Value),
 }
 
-/// How to prove who we are to an agent. Texts are as written: a value may name where the secret is.
-#[derive(Clone, PartialEq, Eq)]
+/// How to prove who we are to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemoteAuth {
     /// A key in a header.
     ApiKey {
         /// The key.
-        key: String,
+        key: SecretVariable,
         /// The header.
         header: String,
     },
     /// `Authorization: Bearer …`.
-    Bearer(String),
+    Bearer(SecretVariable),
     /// `Authorization: Basic …`.
     Basic {
-        /// The user.
+        /// The user, or a variable that holds it.
         username: String,
         /// The password.
-        password: String,
+        password: SecretVariable,
     },
 }
 
-impl std::fmt::Debug for RemoteAuth {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::ApiKey { .. } => "ApiKey(…)",
-            Self::Bearer(_) => "Bearer(…)",
-            Self::Basic { .. } => "Basic(…)",
-        })
+impl RemoteAuth {
+    /// The variable with the secret.
+    #[must_use]
+    pub fn secret(&self) -> &SecretVariable {
+        match self {
+            Self::ApiKey { key: secret, .. } | Self::Bearer(secret) | Self::Basic { password: secret, .. } => secret,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::a2a::SecretVariable;
 use super::definition::{
     AgentCardSource, AgentDefinition, AgentKind, AgentOverride, AgentSource, LocalAgent, RemoteAgent, RemoteAuth,
     tool_patterns,
@@ -19,6 +20,8 @@ const TURNS_MAX: u32 = 1000;
 const MINUTES_MAX: f64 = 24.0 * 60.0;
 /// Shortest run, in minutes: a millisecond.
 const MINUTES_MIN: f64 = 1.0 / 60_000.0;
+/// Longest task of a remote agent, unless settings say otherwise: what takes longer should be asked for in parts.
+const REMOTE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// Most remote agents in one file.
 const REMOTES_MAX: usize = 64;
 
@@ -109,7 +112,7 @@ fn remote(mut keys: Keys, source: AgentSource) -> Result<AgentDefinition, Wrong>
     };
     let auth = keys.object("auth")?.map(auth).transpose()?;
     keys.end()?;
-    let kind = AgentKind::Remote(Box::new(RemoteAgent { card, auth }));
+    let kind = AgentKind::Remote(Box::new(RemoteAgent { card, auth, timeout: REMOTE_TIMEOUT }));
     Ok(AgentDefinition { name, display_name, description, source, kind })
 }
 
@@ -117,15 +120,15 @@ fn auth(mut keys: Keys) -> Result<RemoteAuth, Wrong> {
     const KINDS: [&str; 4] = ["apiKey", "http", "google-credentials", "oauth"];
     let auth = match keys.word("type", &KINDS)? {
         Some("apiKey") => {
-            let key = keys.required("key")?;
+            let key = secret(&mut keys, "key")?;
             keys.word("in", &["header"])?;
             RemoteAuth::ApiKey { key, header: keys.text("name")?.unwrap_or_else(|| "X-API-Key".to_owned()) }
         }
         Some("http") => match keys.word("scheme", &["Bearer", "Basic"])? {
             Some("Basic") => {
-                RemoteAuth::Basic { username: keys.required("username")?, password: keys.required("password")? }
+                RemoteAuth::Basic { username: keys.required("username")?, password: secret(&mut keys, "password")? }
             }
-            Some(_) => RemoteAuth::Bearer(keys.required("token")?),
+            Some(_) => RemoteAuth::Bearer(secret(&mut keys, "token")?),
             None => return Err("key 'auth.scheme' is missing".to_owned()),
         },
         Some(other) => return Err(format!("key 'auth.type': {other} is not supported; there are apiKey and http")),
@@ -133,6 +136,14 @@ fn auth(mut keys: Keys) -> Result<RemoteAuth, Wrong> {
     };
     keys.end()?;
     Ok(auth)
+}
+
+/// Secrets are in the environment: a file with one would be copied, sent and committed with it.
+fn secret(keys: &mut Keys, key: &'static str) -> Result<SecretVariable, Wrong> {
+    let text = keys.required(key)?;
+    SecretVariable::parse(&text).ok_or_else(|| {
+        format!("key 'auth.{key}': expected the variable that holds the secret, such as $TOKEN; secrets don't stand in files")
+    })
 }
 
 fn names(keys: &mut Keys) -> Result<(String, Option<String>), Wrong> {

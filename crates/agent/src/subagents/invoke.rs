@@ -19,8 +19,10 @@ use convoke_tools::{
 };
 use serde_json::{Value, json};
 
+use super::a2a;
 use super::caller::Caller;
 use super::definition::{AgentDefinition, AgentKind, AgentSource};
+use super::prompt;
 use super::run::run;
 use crate::AgentFactory;
 
@@ -56,7 +58,7 @@ impl InvokeAgent {
         let tools = self.caller.registry.upgrade().map(|registry| registry.all()).unwrap_or_default();
         let there = |pattern: &ToolPattern| tools.iter().any(|tool| pattern.matches(tool.name()));
         let can_work = |definition: &&Arc<AgentDefinition>| match &definition.kind {
-            AgentKind::Remote(_) => false,
+            AgentKind::Remote(_) => true,
             AgentKind::Local(agent) => match &agent.tools {
                 Some(patterns) if !patterns.is_empty() => patterns.iter().any(there),
                 Some(_) | None => true,
@@ -150,7 +152,11 @@ impl Invocation for Call {
     }
 
     async fn confirmation(&self) -> Result<ConfirmationDetails, ToolFailure> {
-        let prompt = format!("Agent {} gets this task:\n\n{}", self.definition.name, self.task);
+        let at = match &self.definition.kind {
+            AgentKind::Local(_) => String::new(),
+            AgentKind::Remote(agent) => format!(" at {}", a2a::place(agent)),
+        };
+        let prompt = format!("Agent {}{at} gets this task:\n\n{}", self.definition.name, self.task);
         Ok(ConfirmationDetails::Info { prompt })
     }
 
@@ -160,10 +166,11 @@ impl Invocation for Call {
         }
         match &self.definition.kind {
             AgentKind::Local(agent) => run(&self.factory, &self.caller, &self.definition, agent, &self.task, cx).await,
-            AgentKind::Remote(_) => Err(ToolFailure::new(
-                ErrorType::ExecutionFailed,
-                format!("Agent {} is remote, and remote agents can't be called.", self.definition.name),
-            )),
+            AgentKind::Remote(agent) => {
+                let variables = &self.factory.options().subagents.variables;
+                let task = prompt::task(&self.task);
+                a2a::run(&self.caller, &self.definition.name, agent, variables, task, cx).await
+            }
         }
     }
 }
@@ -223,7 +230,12 @@ impl Call {
             AgentKind::Local(agent) => {
                 agent.tool_names().map_or_else(|| "all tools".to_owned(), |names| names.join(", "))
             }
-            AgentKind::Remote(_) => "a server elsewhere".to_owned(),
+            AgentKind::Remote(agent) => match &agent.auth {
+                Some(auth) => {
+                    format!("a server at {}, which is told the secret in ${}", a2a::place(agent), auth.secret().name())
+                }
+                None => format!("a server at {}", a2a::place(agent)),
+            },
         };
         let instruction = match &definition.kind {
             AgentKind::Local(agent) => agent.prompt.clone(),

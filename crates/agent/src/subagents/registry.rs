@@ -10,6 +10,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde_json::Value;
 
+use super::a2a::Variables;
 use super::acknowledge::{Acknowledgements, hash};
 use super::definition::{AgentDefinition, AgentKind, AgentOverride, AgentSource, tool_patterns};
 use super::{builtin, front_matter};
@@ -32,6 +33,8 @@ pub struct SubagentOptions {
     pub overrides: BTreeMap<String, AgentOverride>,
     /// Where the user's yes to agents of a workspace is remembered.
     pub acknowledgements: Acknowledgements,
+    /// Where the secrets are that definitions of remote agents name.
+    pub variables: Variables,
     /// How deep agents may call agents: 1 lets the session's own agent call others, which call none.
     pub depth_max: usize,
     /// What the turn costs at most in which a subagent that met a limit hands in what it has.
@@ -46,6 +49,7 @@ impl Default for SubagentOptions {
             workspace_folders: Vec::new(),
             overrides: BTreeMap::new(),
             acknowledgements: Acknowledgements::default(),
+            variables: Variables::default(),
             depth_max: 1,
             // Source: runtime specification §12.4.
             recovery_grace: Duration::from_secs(60),
@@ -156,16 +160,19 @@ impl AgentRegistry {
             return self.problem(format!("agents.overrides.{name}"), message);
         };
         let definition = Arc::make_mut(definition);
-        if let AgentKind::Local(agent) = &mut definition.kind {
-            agent.model = wanted.model.clone().or(agent.model.take());
-            agent.temperature = wanted.temperature.or(agent.temperature);
-            agent.max_turns = wanted.max_turns.unwrap_or(agent.max_turns);
-            agent.timeout = wanted.timeout.unwrap_or(agent.timeout);
-            if let Some(tools) = &wanted.tools {
-                agent.tools = Some(tool_patterns(tools));
-            }
-            if let Some(servers) = &wanted.mcp_servers {
-                agent.mcp_servers.clone_from(servers);
+        match &mut definition.kind {
+            AgentKind::Remote(agent) => agent.timeout = wanted.timeout.unwrap_or(agent.timeout),
+            AgentKind::Local(agent) => {
+                agent.model = wanted.model.clone().or(agent.model.take());
+                agent.temperature = wanted.temperature.or(agent.temperature);
+                agent.max_turns = wanted.max_turns.unwrap_or(agent.max_turns);
+                agent.timeout = wanted.timeout.unwrap_or(agent.timeout);
+                if let Some(tools) = &wanted.tools {
+                    agent.tools = Some(tool_patterns(tools));
+                }
+                if let Some(servers) = &wanted.mcp_servers {
+                    agent.mcp_servers.clone_from(servers);
+                }
             }
         }
     }

@@ -11,11 +11,15 @@ pub(crate) struct AgentsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsCommand {
-    /// List the subagents of this folder, with where they come from, and the files that can't be used
+    /// List the subagents of this folder, with where they come from, whether those elsewhere answer, and the files that can't be used
     List {
         /// Answer as one JSON object
         #[arg(long)]
         json: bool,
+
+        /// Seconds to wait for the cards of agents elsewhere
+        #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+        wait: u64,
 
         /// Trust this folder for this run
         #[arg(long)]

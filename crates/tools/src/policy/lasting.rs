@@ -13,6 +13,8 @@ const REMEMBERED_MAX: usize = 256;
 /// The tool whose approval ends plan mode, for edits that are asked about or for edits that are not.
 const EXIT: &str = "exit_plan_mode";
 const IN_SESSION: Source = Source::Named("always allow");
+/// The tool for which an answer is about one agent, since the others do other things elsewhere.
+const AGENT_TOOL: &str = "invoke_agent";
 /// Above what people write, below the greatest.
 const FRACTION: u16 = 950;
 
@@ -30,6 +32,8 @@ pub enum Always {
         /// The file, as the call names it.
         path: String,
     },
+    /// Every task for this agent.
+    Agent(String),
     /// Every call of this tool.
     Tool(String),
     /// Every tool of this MCP server.
@@ -67,6 +71,7 @@ impl Always {
                 format!("{} commands", prefixes.iter().map(quoted).collect::<Vec<_>>().join(", "))
             }
             Self::File { tool, path } => format!("{tool} of {path}"),
+            Self::Agent(name) => format!("tasks for the agent {name}"),
             Self::Tool(name) => name.clone(),
             Self::Server(name) => format!("all tools of \"{name}\""),
         }
@@ -115,6 +120,13 @@ impl Policy {
                 offer("proceed_always", Always::Commands(prefixes.clone()), None);
                 if save.is_some() {
                     offer("proceed_always_and_save", Always::Commands(prefixes), save);
+                }
+            }
+        } else if name == AGENT_TOOL {
+            if let Some(agent) = call.args.get("agent_name").and_then(serde_json::Value::as_str) {
+                offer("proceed_always", Always::Agent(agent.to_owned()), None);
+                if save.is_some() {
+                    offer("proceed_always_and_save", Always::Agent(agent.to_owned()), save);
                 }
             }
         } else if !builtin::ALWAYS_ASKED.contains(&name) {
@@ -170,8 +182,12 @@ impl Policy {
                 .map(|words| rule(shell::TOOL, Some(ArgsPattern::CommandPrefix(words.clone()))))
                 .collect(),
             Always::File { tool, path } => {
-                let pattern = TextPattern::new(&file_pattern(path));
+                let pattern = TextPattern::new(&member_pattern("file_path", path));
                 pattern.map(|pattern| rule(tool, Some(ArgsPattern::Text(pattern)))).into_iter().collect()
+            }
+            Always::Agent(name) => {
+                let pattern = TextPattern::new(&member_pattern("agent_name", name));
+                pattern.map(|pattern| rule(AGENT_TOOL, Some(ArgsPattern::Text(pattern)))).into_iter().collect()
             }
             Always::Tool(name) => vec![rule(name, None)],
             Always::Server(name) => {
@@ -193,8 +209,8 @@ fn modes_in_words(mode: Mode) -> String {
     }
 }
 
-/// A pattern for calls about this file: the whole member, so that nothing in another argument passes for it.
-fn file_pattern(path: &str) -> String {
-    let json = serde_json::Value::String(path.to_owned()).to_string();
-    format!("\\x00\"file_path\":{}\\x00", regex::escape(&json))
+/// A pattern for calls with this argument: the whole member, so that nothing in another argument passes for it.
+fn member_pattern(key: &str, value: &str) -> String {
+    let json = serde_json::Value::String(value.to_owned()).to_string();
+    format!("\\x00\"{key}\":{}\\x00", regex::escape(&json))
 }

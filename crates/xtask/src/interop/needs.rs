@@ -18,7 +18,8 @@ const NODE_MIN: u32 = 20;
 const NODE_OF_QWEN: u32 = 22;
 
 /// Python packages, by version. A folder for each set of them is made under `target`.
-const PYTHON_PACKAGES: &str = "mcp==2.3.0";
+const MCP_PACKAGES: &[&str] = &["mcp==2.3.0"];
+const A2A_PACKAGES: &[&str] = &["a2a-sdk[http-server]==1.3.0", "uvicorn==0.54.0"];
 
 /// Something that not every machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,10 @@ pub(super) enum Need {
     Packages,
     /// The Node that comes as one of those packages.
     Node22,
-    /// A Python that has the protocol's official SDK.
+    /// A Python that has MCP's official SDK.
     McpPython,
+    /// A Python that has A2A's official SDK.
+    A2aPython,
     Browser,
     /// Network namespaces that this user may make.
     Namespaces,
@@ -44,6 +47,7 @@ pub(super) struct Machine {
     packages: OnceCell<Found>,
     node22: OnceCell<Found>,
     mcp_python: OnceCell<Found>,
+    a2a_python: OnceCell<Found>,
     browser: OnceCell<Found>,
     namespaces: OnceCell<Found>,
 }
@@ -68,6 +72,7 @@ impl Machine {
             packages: OnceCell::new(),
             node22: OnceCell::new(),
             mcp_python: OnceCell::new(),
+            a2a_python: OnceCell::new(),
             browser: OnceCell::new(),
             namespaces: OnceCell::new(),
         }
@@ -87,7 +92,8 @@ impl Machine {
             Need::Node => node("node".into(), NODE_MIN),
             Need::Packages => self.meets(Need::Node).and_then(|_| packages(&self.scripts())),
             Need::Node22 => self.meets(Need::Packages).and_then(|packages| node22(&packages)),
-            Need::McpPython => mcp_python(&self.root),
+            Need::McpPython => python(&self.root, MCP_PACKAGES),
+            Need::A2aPython => python(&self.root, A2A_PACKAGES),
             Need::Browser => chromium().or_else(|missing| if self.install { fetch_chromium() } else { Err(missing) }),
             Need::Namespaces => namespaces(),
         };
@@ -96,6 +102,7 @@ impl Machine {
             Need::Packages => &self.packages,
             Need::Node22 => &self.node22,
             Need::McpPython => &self.mcp_python,
+            Need::A2aPython => &self.a2a_python,
             Need::Browser => &self.browser,
             Need::Namespaces => &self.namespaces,
         };
@@ -149,16 +156,19 @@ fn packages(folder: &Path) -> Found {
 }
 
 /// An environment of its own, made once: nothing is installed beside the machine's packages.
-fn mcp_python(root: &Path) -> Found {
-    let folder = root.join("target/interop").join(PYTHON_PACKAGES.replace("==", "-"));
+fn python(root: &Path, packages: &[&str]) -> Found {
+    let all = packages.join(" ");
+    let plain: String =
+        all.chars().map(|letter| if letter.is_alphanumeric() || letter == '.' { letter } else { '-' }).collect();
+    let folder = root.join("target/interop").join(plain);
     let (python, whole) = (folder.join("bin/python"), folder.join("whole"));
     if !whole.exists() {
         let path = folder.display().to_string();
         let make = run_command(&mut command("python3", &["-m", "venv", "--clear", &path], root));
-        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PYTHON_PACKAGES];
+        let install = [&["-m", "pip", "install", "--quiet", "--disable-pip-version-check"], packages].concat();
         make.and_then(|()| run_command(&mut command(&python, &install, root)))
             .and_then(|()| Ok(std::fs::write(whole, "")?))
-            .map_err(|error| format!("no Python with {PYTHON_PACKAGES}: {error:#}"))?;
+            .map_err(|error| format!("no Python with {all}: {error:#}"))?;
     }
     Ok(python)
 }

@@ -37,7 +37,7 @@ const TABLE: &[Library] = &[
     library("tokio-tungstenite", &["acp", "daemon"]),
     library("rust-embed", &["daemon"]),
     library("prometheus-client", &["daemon"]),
-    library("reqwest", &["models", "tools", "mcp"]),
+    library("reqwest", &["models", "tools", "mcp", "agent"]),
     library("rustls", &["models", "tools", "mcp", "cli", "testkit"]),
     library("tokio-rustls", &["daemon"]),
     library("clap", &["cli"]),

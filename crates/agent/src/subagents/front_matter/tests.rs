@@ -49,19 +49,24 @@ fn what_is_left_out_has_its_default() {
     assert!(!none.may_call("read_file"));
 }
 
+fn variable(text: &str) -> SecretVariable {
+    SecretVariable::parse(text).unwrap()
+}
+
 #[test]
 fn remote_agents_alone_and_in_a_list() {
     let one = read(
         "---\nkind: remote\nname: far\nagent_card_url: https://x.test/card.json\nauth:\n  type: apiKey\n  key: $KEY\n---\n",
     )
     .unwrap();
-    let auth = Some(RemoteAuth::ApiKey { key: "$KEY".into(), header: "X-API-Key".into() });
-    let remote = RemoteAgent { card: AgentCardSource::Url("https://x.test/card.json".into()), auth };
+    let auth = Some(RemoteAuth::ApiKey { key: variable("$KEY"), header: "X-API-Key".into() });
+    let remote =
+        RemoteAgent { card: AgentCardSource::Url("https://x.test/card.json".into()), auth, timeout: REMOTE_TIMEOUT };
     assert_eq!(one[0].kind, AgentKind::Remote(Box::new(remote)));
     assert_eq!(one[0].description, "The remote agent far.");
     let two = read(
-        "---\n- kind: remote\n  name: a\n  agent_card_json: '{\"url\": \"http://h\"}'\n  auth: {type: http, scheme: Bearer, token: t}\n\
-         - kind: remote\n  name: b\n  agent_card_url: http://b\n  auth: {type: http, scheme: Basic, username: u, password: p}\n---\n",
+        "---\n- kind: remote\n  name: a\n  agent_card_json: '{\"url\": \"http://h\"}'\n  auth: {type: http, scheme: Bearer, token: $T}\n\
+         - kind: remote\n  name: b\n  agent_card_url: http://b\n  auth: {type: http, scheme: Basic, username: u, password: '${P}'}\n---\n",
     )
     .unwrap();
     let auths: Vec<_> = two
@@ -71,9 +76,8 @@ fn remote_agents_alone_and_in_a_list() {
             AgentKind::Local(_) => panic!("it is remote"),
         })
         .collect();
-    let basic = RemoteAuth::Basic { username: "u".into(), password: "p".into() };
-    assert_eq!(auths, [RemoteAuth::Bearer("t".into()), basic]);
-    assert_eq!(format!("{auths:?}"), "[Bearer(…), Basic(…)]");
+    let basic = RemoteAuth::Basic { username: "u".into(), password: variable("$P") };
+    assert_eq!(auths, [RemoteAuth::Bearer(variable("$T")), basic]);
 }
 
 #[test]
@@ -111,6 +115,10 @@ fn what_is_wrong_is_named() {
         (
             "---\nkind: remote\nname: a\nagent_card_url: u\nauth: {type: oauth, client_id: x}\n---\n".to_owned(),
             "key 'auth.type': oauth is not supported; there are apiKey and http",
+        ),
+        (
+            "---\nkind: remote\nname: a\nagent_card_url: u\nauth: {type: apiKey, key: sk-1}\n---\n".to_owned(),
+            "key 'auth.key': expected the variable that holds the secret, such as $TOKEN; secrets don't stand in files",
         ),
         (
             "---\nkind: remote\nname: a\nagent_card_url: u\nauth: {type: http}\n---\n".to_owned(),

@@ -1,0 +1,13 @@
+//! Agents that are made with the SDK of others, given tasks by our binary.
+
+use super::Skipped;
+use super::needs::{Machine, Need};
+use super::script::Script;
+
+/// The official Python SDK, in both versions of the protocol.
+pub(super) fn python_sdk(machine: &Machine, _: &mut Skipped) -> anyhow::Result<()> {
+    Script::tests(machine.path(Need::Node)?, &["a2a/agents.test.mjs"])
+        .env("CONVOKE_PROGRAM", machine.programs()?.convoke)
+        .env("CONVOKE_A2A_PYTHON", machine.path(Need::A2aPython)?)
+        .run(machine)
+}
