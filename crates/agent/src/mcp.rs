@@ -4,10 +4,11 @@
 //! server that comes later adds its tools before the next request of the same turn. Either is told.
 
 mod at_hand;
+mod prompts;
 mod resources;
 mod tool;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,11 +41,13 @@ pub struct McpSettings {
     pub selection: Selection,
     /// How long the first request of a session waits for them.
     pub wait: Duration,
+    /// The file with the tokens of servers that were logged in to.
+    pub tokens: Option<PathBuf>,
 }
 
 impl Default for McpSettings {
     fn default() -> Self {
-        Self { servers: Vec::new(), selection: Selection::default(), wait: WAIT }
+        Self { servers: Vec::new(), selection: Selection::default(), wait: WAIT, tokens: None }
     }
 }
 
@@ -65,6 +68,7 @@ pub(crate) fn servers(options: &AgentOptions, roots: Vec<PathBuf>, brought: Vec<
         secret_variables: options.secret_variables.clone(),
         roots,
         client: (options.info.name.clone(), options.info.version.clone()),
+        tokens: options.mcp.tokens.clone(),
     };
     Arc::new(McpServers::new(mcp, configs))
 }
@@ -89,6 +93,8 @@ struct Known {
     tools: HashMap<String, McpTool>,
     /// The last state of each server that was told.
     told: HashMap<String, ServerState>,
+    /// Servers of which a person knows that they are not there.
+    absent: HashSet<String>,
     resources: bool,
 }
 
@@ -175,7 +181,37 @@ impl McpToolset {
                 "resources": report.resources,
             });
             emitter.emit(AgentEventBody::Custom { kind: "mcp_server".to_owned(), data: Some(data) });
+            // Once for each time that it goes: the tries to come say nothing new.
+            let absent = report.state != ServerState::Ready;
+            let noted = absent && !known.absent.insert(report.name.clone());
+            if !absent {
+                known.absent.remove(&report.name);
+            }
+            if let Some(message) = notice(&report, self.wait).filter(|_| !noted) {
+                let data = json!({"severity": "warning", "code": "MCP_SERVER", "message": message});
+                emitter.emit(AgentEventBody::Custom { kind: "notice".to_owned(), data: Some(data) });
+            }
         }
+    }
+}
+
+/// What a person should know of a server that is not there, or not with all that it has.
+fn notice(report: &ServerReport, waited: Duration) -> Option<String> {
+    let name = &report.name;
+    let reason = report.reason.as_deref().unwrap_or("it gave no reason").replace('\n', " ");
+    match report.state {
+        ServerState::Idle | ServerState::Closed => None,
+        ServerState::Ready => report
+            .tools_cut_at
+            .map(|max| format!("the MCP server \"{name}\" has more than {max} tools; the rest is left out")),
+        ServerState::Connecting => Some(format!(
+            "the MCP server \"{name}\" did not answer within {} s; going on without it until it does",
+            waited.as_secs_f64()
+        )),
+        ServerState::Waiting { .. } => {
+            Some(format!("the MCP server \"{name}\" is not there: {reason}; it is tried again"))
+        }
+        ServerState::Failed => Some(format!("the MCP server \"{name}\" is not there: {reason}")),
     }
 }
 
@@ -203,6 +239,7 @@ impl Toolset for McpToolset {
     async fn tools(&self, cx: &InvocationContext) -> Vec<Arc<dyn Tool>> {
         if !self.servers.is_empty() {
             self.servers.start();
+            self.servers.look_for_logins();
             // Once a session: whoever was too slow then is not waited for again.
             if !self.waited.swap(true, Ordering::Relaxed) {
                 tokio::select! {

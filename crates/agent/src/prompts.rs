@@ -98,7 +98,27 @@ impl Prompts {
     pub(crate) fn commands(&self) -> Vec<CommandInfo> {
         let mut all: Vec<CommandInfo> = builtin::table();
         all.extend(self.commands.table());
+        let prompts = self.servers.commands(&all);
+        all.extend(prompts);
         all
+    }
+
+    /// A prompt of a server, as the user's own words: whoever types a command chose what it says.
+    async fn prompt(&self, name: &str, args: &str, cancel: &CancellationToken) -> Option<Meaning> {
+        let mut taken: Vec<CommandInfo> = builtin::table();
+        taken.extend(self.commands.table());
+        let listed = self.servers.prompt_of(name, &taken, cancel).await?;
+        Some(match self.servers.render(&listed, args, cancel).await {
+            Ok(answer) => {
+                let text = (!answer.text.is_empty()).then(|| Part::text(answer.text));
+                let parts: Vec<Part> = text.into_iter().chain(answer.parts).collect();
+                match parts.is_empty() {
+                    true => Meaning::Refused(format!("use /{name}: the prompt is empty")),
+                    false => Meaning::Prompt(parts),
+                }
+            }
+            Err(reason) => Meaning::Refused(format!("use /{name}: {reason}")),
+        })
     }
 
     /// Understands one prompt. `session` tells what a built-in command may want to know.
@@ -150,7 +170,7 @@ impl Prompts {
             }
             let facts = builtin::Facts {
                 session,
-                commands: &self.commands,
+                commands: &self.commands(),
                 tools: &self.registry,
                 memory: &self.memory,
                 workspace: &self.workspace,
@@ -158,6 +178,16 @@ impl Prompts {
             if let Some(answer) = builtin::answer(name, args, &facts) {
                 tell(name, args.split_whitespace().next(), true);
                 return Meaning::Answer(answer);
+            }
+            if let Some(meaning) = self.prompt(name, args, cancel).await {
+                tell(name, None, !matches!(meaning, Meaning::Refused(_)));
+                return match meaning {
+                    Meaning::Prompt(mut prompt) => {
+                        prompt.extend(parts.into_iter().skip(1));
+                        Meaning::Prompt(prompt)
+                    }
+                    other => other,
+                };
             }
             // Not a command of ours: a path at the beginning of a prompt looks the same. The model may make sense of it.
         }

@@ -13,7 +13,7 @@ use convoke_protocol::ApprovalMode;
 
 pub(crate) use agents::{AgentsArgs, AgentsCommand};
 pub(crate) use hooks::{HooksArgs, HooksCommand};
-pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand, ScopeArg, TransportArg};
+pub(crate) use mcp::{McpAddArgs, McpArgs, McpCommand, McpLoginArgs, ScopeArg, TransportArg};
 pub(crate) use serve::{IsolationArg, LimitArgs, ServeArgs};
 pub(crate) use sessions::SessionArgs;
 

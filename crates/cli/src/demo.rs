@@ -5,7 +5,6 @@ mod script;
 mod workspace;
 
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use convoke_bridge::BridgeOptions;
@@ -18,10 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
 use crate::args::{AgentArgs, DemoArgs};
-use crate::environment::Environment;
 use crate::failure::{Exit, print};
 use crate::startup::Startup;
-use crate::{agent_host, logging, serve};
+use crate::{agent_host, browser, logging, serve};
 
 /// What the scripted model says: recorded answers, with a line for each way a person may decide.
 pub(crate) const STORY: &str = include_str!("demo/story.jsonl");
@@ -86,7 +84,7 @@ fn demo(args: &DemoArgs) -> anyhow::Result<Exit> {
         print(&format!("Open {url}"));
         print("Type a prompt, answer what it asks, open the URL a second time. Ctrl-C ends the demo.");
         if !args.no_open {
-            open_browser(&url, &startup.environment);
+            browser::open(&url, &startup.environment);
         }
         Ok(serve::until_signal(daemon).await)
     })
@@ -103,13 +101,4 @@ async fn play(daemon: Daemon, token: &str) -> anyhow::Result<Exit> {
     };
     let (_, played) = tokio::join!(running, playing);
     played.map(|()| Exit::ok())
-}
-
-/// Opens the page where there is a screen to open it on; nobody misses it elsewhere.
-fn open_browser(url: &str, environment: &Environment) {
-    if environment.get("DISPLAY").is_none() && environment.get("WAYLAND_DISPLAY").is_none() {
-        return;
-    }
-    // The opener hands the URL over and ends; it is no part of the demo and may outlive it.
-    let _ = Command::new("xdg-open").arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }

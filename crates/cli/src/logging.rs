@@ -136,9 +136,12 @@ fn filter(level: LevelFilter, environment: &Environment) -> EnvFilter {
     without_telemetry(filter)
 }
 
-/// What is made for export holds what people wrote, and is no line of a log.
+/// Targets that are never part of a log: what is made for export holds what people wrote, and what the MCP SDK says of a login
+/// holds the code that it is made with.
+const NEVER: [&str; 3] = [telemetry::TRACE, telemetry::EVENTS, "rmcp::transport::auth"];
+
 fn without_telemetry(filter: EnvFilter) -> EnvFilter {
-    [telemetry::TRACE, telemetry::EVENTS].iter().fold(filter, |filter, target| match format!("{target}=off").parse() {
+    NEVER.iter().fold(filter, |filter, target| match format!("{target}=off").parse() {
         Ok(directive) => filter.add_directive(directive),
         Err(_) => filter,
     })

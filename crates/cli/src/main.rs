@@ -7,6 +7,7 @@ mod agent_host;
 mod agents;
 mod args;
 mod attach;
+mod browser;
 mod credentials;
 mod demo;
 mod environment;

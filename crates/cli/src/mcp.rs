@@ -3,6 +3,7 @@
 //! Settings come before `.mcp.json`, and both before extensions: where two of them name a server, the first says how it is
 //! reached and whether it is trusted, and either may take tools away.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use convoke_agent::McpSettings;
@@ -12,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::args::AgentArgs;
 use crate::environment::Environment;
 use crate::extensions::Extension;
+use crate::home::Home;
 use crate::settings::{Settings, read_json};
 use crate::startup::Startup;
 use crate::trust::Trust;
@@ -48,6 +50,7 @@ pub(crate) fn settings(args: &AgentArgs, startup: &Startup, extensions: &[Extens
     let defaults = McpSettings::default();
     let settings = McpSettings {
         servers: convoke_mcp::merge([servers, shared, extended]),
+        tokens: startup.home.as_ref().map(tokens_file),
         selection: selection(settings, args.allowed_mcp_server_names.as_deref()),
         wait: settings
             .integer("mcp.startupTimeout")
@@ -55,6 +58,11 @@ pub(crate) fn settings(args: &AgentArgs, startup: &Startup, extensions: &[Extens
             .map_or(defaults.wait, |ms| Duration::from_millis(ms).min(WAIT_MAX)),
     };
     (settings, warnings)
+}
+
+/// Where tokens of MCP servers are kept.
+pub(crate) fn tokens_file(home: &Home) -> PathBuf {
+    home.folder().join("mcp-oauth-tokens.json")
 }
 
 fn selection(settings: &Settings, flag: Option<&[String]>) -> Selection {

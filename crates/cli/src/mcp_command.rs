@@ -1,6 +1,7 @@
 //! `convoke mcp`: which servers are there, do they answer, and how does one come into settings?
 
 mod edit;
+mod login;
 mod status;
 
 use convoke_protocol::ExitCode;
@@ -20,6 +21,8 @@ pub(crate) fn run(args: &McpArgs) -> Exit {
         McpCommand::Add(add) => edit::add(&startup, add),
         McpCommand::Remove { name, scope } => edit::remove(&startup, name, *scope),
         McpCommand::List { json, wait } => status::list(&startup, *json, *wait),
+        McpCommand::Login(login) => login::login(&startup, login),
+        McpCommand::Logout { name } => login::logout(&startup, name),
         McpCommand::Test { name, json, wait } => status::test(&startup, name, *json, *wait),
     };
     match done {

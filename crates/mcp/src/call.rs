@@ -60,6 +60,12 @@ pub enum CallError {
         /// Why.
         reason: String,
     },
+    /// The server wants a login.
+    #[error("the MCP server \"{server}\" wants a login: run `convoke mcp login {server}`")]
+    Login {
+        /// The server.
+        server: String,
+    },
     /// The server refused.
     #[error("the MCP server \"{server}\" refused: {reason}")]
     Refused {
@@ -174,6 +180,10 @@ impl Client {
             ServiceError::McpError(error) => self.refused(error.message.into_owned()),
             ServiceError::TransportClosed => self.gone(),
             ServiceError::Cancelled { .. } => CallError::Cancelled,
+            ServiceError::TransportSend(error) if crate::client::wants_login(error.error.as_ref()) => {
+                self.refused.cancel();
+                CallError::Login { server: self.server.clone() }
+            }
             ServiceError::TransportSend(error) => {
                 CallError::Gone { server: self.server.clone(), reason: crate::client::told(&error) }
             }

@@ -11,7 +11,7 @@ use crate::schema;
 /// Pages of one list: a server whose cursor leads round in a circle ends here.
 const PAGES_MAX: usize = 64;
 /// Tools of one server; a request takes no more than a thousand of all.
-const TOOLS_MAX: usize = 512;
+pub(crate) const TOOLS_MAX: usize = 512;
 /// Prompts of one server: each is a command that a person picks from.
 const PROMPTS_MAX: usize = 256;
 /// Resources of one server.
@@ -27,6 +27,8 @@ pub(crate) struct Catalogue {
     pub(crate) tools: Vec<ToolInfo>,
     pub(crate) prompts: Vec<PromptInfo>,
     pub(crate) resources: Vec<ResourceInfo>,
+    /// There are more tools than are taken.
+    pub(crate) too_many_tools: bool,
 }
 
 /// A tool as its server describes it.
@@ -99,25 +101,27 @@ async fn pages<T, F>(
     max: usize,
     what: &str,
     ask: impl Fn(Option<PaginatedRequestParams>) -> F,
-) -> Result<Vec<T>, ServiceError>
+) -> Result<(Vec<T>, bool), ServiceError>
 where
     F: Future<Output = Result<Page<T>, ServiceError>>,
 {
-    let (mut all, mut cursor) = (Vec::new(), None);
+    let (mut all, mut cursor, mut open) = (Vec::new(), None, false);
     for _ in 0..PAGES_MAX {
         let asked = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
         let (page, next) = ask(asked).await?;
         all.extend(page);
+        open = next.is_some();
         match next {
             Some(next) if all.len() < max => cursor = Some(next),
             _ => break,
         }
     }
-    if all.len() > max || cursor.is_some() {
+    let more = all.len() > max || cursor.is_some() || (all.len() == max && open);
+    if more {
         tracing::warn!(what, max, "a server's list is too long; the rest is left out");
         all.truncate(max);
     }
-    Ok(all)
+    Ok((all, more))
 }
 
 /// Reads all lists that the server says it has.
@@ -128,7 +132,9 @@ pub(crate) async fn read(peer: &Peer<RoleClient>, has: &ServerCapabilities) -> R
             let ListToolsResult { tools, next_cursor, .. } = peer.list_tools(params).await?;
             Ok((tools, next_cursor))
         };
-        catalogue.tools = pages(TOOLS_MAX, "tools", ask).await?.into_iter().filter_map(tool).collect();
+        let (tools, more) = pages(TOOLS_MAX, "tools", ask).await?;
+        catalogue.tools = tools.into_iter().filter_map(tool).collect();
+        catalogue.too_many_tools = more;
     }
     if has.prompts.is_some() {
         let ask = |params| async move {
@@ -150,8 +156,8 @@ pub(crate) async fn read(peer: &Peer<RoleClient>, has: &ServerCapabilities) -> R
 }
 
 /// Tools are worth having where prompts or resources can't be listed.
-fn lenient<T>(list: Result<Vec<T>, ServiceError>) -> Result<Vec<T>, ServiceError> {
-    match list {
+fn lenient<T>(list: Result<(Vec<T>, bool), ServiceError>) -> Result<Vec<T>, ServiceError> {
+    match list.map(|(list, _)| list) {
         Err(ServiceError::McpError(error)) => {
             tracing::debug!(%error, "a list was refused");
             Ok(Vec::new())

@@ -8,17 +8,17 @@ use futures::FutureExt;
 use futures::future::FusedFuture;
 use rmcp::RoleClient;
 use rmcp::model::{ProtocolVersion, ServerCapabilities, SubscriptionFilter};
-use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, Peer, RunningService, Subscription, serve_client_with_lifecycle,
-};
+use rmcp::service::{ClientInitializeError, Peer, RunningService, Subscription};
 use rmcp::transport::IntoTransport;
+use rmcp::transport::streamable_http_client::{AuthRequiredError, StreamableHttpError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::{self, Catalogue};
 use crate::handler::{CHANGES_MAX, Handler, ProgressTable};
+use crate::handshake;
 use crate::servers::Context;
-use crate::transport::{self, Process};
+use crate::transport::{self, Process, SseError};
 use crate::{ServerConfig, TransportConfig};
 
 /// How long a server may take from its start to its lists: installing a package on the way is common.
@@ -34,6 +34,8 @@ pub(crate) struct Client {
     pub(crate) progress: Arc<ProgressTable>,
     /// Fires when the connection is gone.
     pub(crate) gone: CancellationToken,
+    /// Fires when the server wants a login that it did not want before.
+    pub(crate) refused: CancellationToken,
     pub(crate) timeout: Duration,
     pub(crate) roots: Arc<[PathBuf]>,
 }
@@ -74,6 +76,37 @@ impl ConnectError {
     }
 }
 
+/// What to do about a server that wants a token.
+fn wants_login_of(config: &ServerConfig) -> String {
+    let written = match &config.transport {
+        TransportConfig::Http(remote) | TransportConfig::Sse(remote) | TransportConfig::Detect(remote) => {
+            remote.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+        }
+        TransportConfig::Stdio(_) => false,
+    };
+    match (written, config.oauth.enabled) {
+        (true, _) => "it does not take the Authorization header of its configuration".to_owned(),
+        (false, false) => "it wants a login, and its configuration says oauth.enabled false".to_owned(),
+        (false, true) => format!("it needs login: run `convoke mcp login {}`", config.name),
+    }
+}
+
+/// Whether `error` says that the server wants a token, or another one.
+pub(crate) fn wants_login(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let http = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+        if error.is::<AuthRequiredError>()
+            || matches!(http, Some(StreamableHttpError::AuthRequired(_)))
+            || matches!(error.downcast_ref::<SseError>(), Some(SseError::Status(401)))
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// The causes of `error`, in one line.
 pub(crate) fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -95,17 +128,19 @@ pub(crate) async fn connect(
     context: &Context,
     old: bool,
 ) -> Result<(Connection, Catalogue), ConnectError> {
-    let within = CONNECT_MAX.min(config.timeout);
     let connecting = async {
         let connection = open(config, context, old).await?;
         let lists = catalogue::read(&connection.client.peer, &connection.capabilities).await;
         let catalogue =
             lists.map_err(|error| ConnectError::new(format!("list what it offers: {}", told(&error)), true))?;
-        Ok((connection, catalogue))
+        Ok::<_, ConnectError>((connection, catalogue))
     };
-    match tokio::time::timeout(within, connecting).await {
+    match tokio::time::timeout(CONNECT_MAX, connecting).await {
+        Ok(Err(error)) if error.needs_login => Err(ConnectError { reason: wants_login_of(config), ..error }),
         Ok(connected) => connected,
-        Err(_) => Err(ConnectError::new(format!("it did not answer within {} seconds", within.as_secs_f64()), true)),
+        Err(_) => {
+            Err(ConnectError::new(format!("it did not answer within {} seconds", CONNECT_MAX.as_secs_f64()), true))
+        }
     }
 }
 
@@ -160,19 +195,16 @@ where
 {
     let progress = Arc::<ProgressTable>::default();
     let (announce, changed) = mpsc::channel(CHANGES_MAX);
-    let handler = Handler {
+    let handler = || Handler {
         server: config.name.clone(),
         client: context.client.clone(),
         roots: context.roots.clone(),
         progress: progress.clone(),
-        changed: announce,
+        changed: announce.clone(),
     };
-    let mode = if old {
-        ClientLifecycleMode::Initialize
-    } else {
-        ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
-    };
-    let running = serve_client_with_lifecycle(handler, transport, mode).await.map_err(refusal)?;
+    let running = handshake::shake(handler, transport.into_transport(), old).await.map_err(refusal)?;
+    // The connection's own copy is the last one, so that its end is heard.
+    drop(announce);
     let peer = running.peer().clone();
     let info = peer.peer_info();
     let about = info.as_ref().map(|info| About {
@@ -186,6 +218,7 @@ where
         peer,
         progress,
         gone: CancellationToken::new(),
+        refused: CancellationToken::new(),
         timeout: config.timeout,
         roots: context.roots.clone(),
     };
@@ -196,7 +229,7 @@ where
 fn refusal(error: ClientInitializeError) -> ConnectError {
     let needs_login = error.is_authorization_required() || error.auth_challenge().is_some();
     let again = !needs_login && !matches!(error, ClientInitializeError::NoCompatibleProtocolVersion { .. });
-    let reason = if needs_login { "it wants to know who you are".to_owned() } else { told(&error) };
+    let reason = if needs_login { "it needs login".to_owned() } else { told(&error) };
     ConnectError { reason, again, needs_login }
 }
 
@@ -223,6 +256,7 @@ impl Connection {
                 () = stop.cancelled() => break "it was ended".to_owned(),
                 _ = &mut waiting => break "the connection closed".to_owned(),
                 () = exited(process.as_mut()) => break "its process ended".to_owned(),
+                () = client.refused.cancelled() => break "it needs login".to_owned(),
                 change = changed.recv(), if open => match change {
                     Some(()) => on_change(),
                     None => open = false,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
-use crate::ToolFilter;
+use crate::{OAuthSettings, ToolFilter};
 
 /// How long a request to a server may take, unless its configuration says otherwise.
 const TIMEOUT: Duration = Duration::from_mins(10);
@@ -33,7 +33,7 @@ pub struct ServerConfig {
     /// Which of its tools are offered.
     pub filter: ToolFilter,
     /// How to get a token for it, where that can't be discovered.
-    pub oauth: Map<String, Value>,
+    pub oauth: OAuthSettings,
 }
 
 /// How a server is reached.
@@ -128,7 +128,7 @@ impl ServerConfig {
             trust: false,
             description: None,
             filter: ToolFilter::default(),
-            oauth: Map::new(),
+            oauth: OAuthSettings::default(),
         }
     }
 
@@ -155,7 +155,7 @@ impl ServerConfig {
                 include: read.texts("includeTools").map_err(wrong)?,
                 exclude: read.texts("excludeTools").map_err(wrong)?.unwrap_or_default(),
             },
-            oauth: entry.get("oauth").and_then(Value::as_object).cloned().unwrap_or_default(),
+            oauth: OAuthSettings::parse(entry).map_err(wrong)?,
         })
     }
 

@@ -8,7 +8,7 @@
 //!                 └── statuses()
 //! ```
 //! The room knows no session, no policy and no settings: `cli` gives configurations, `agent` makes tools of what is
-//! here. It is the only room that names the MCP SDK, and none of its types leave.
+//! here, and a file for tokens. It is the only room that names the MCP SDK, and none of its types leave.
 //! Source: runtime specification §14; Model Context Protocol 2024-11-05 to 2026-07-28.
 
 mod answer;
@@ -19,8 +19,10 @@ mod config;
 mod fetch;
 mod filter;
 mod handler;
+mod handshake;
 mod lifecycle;
 mod names;
+mod oauth;
 mod schema;
 mod server;
 mod servers;
@@ -32,4 +34,5 @@ pub use catalogue::{Annotations, PromptArgument, PromptInfo, ResourceInfo};
 pub use config::{ConfigError, Remote, ServerConfig, Stdio, TransportConfig, merge};
 pub use filter::{Selection, ToolFilter};
 pub use names::qualified;
+pub use oauth::{Flow, LoggedIn, LoginError, LoginRequest, LoginStep, OAuthSettings, login, logout};
 pub use servers::{McpOptions, McpPrompt, McpResource, McpServers, McpTool, Pending, ServerReport, ServerState};

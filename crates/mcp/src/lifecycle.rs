@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// What happens to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// It is wanted.
+    /// It is wanted; once more, if it was given up.
     Start,
     /// It answered, and its lists are here.
     Connected { generation: u64 },
@@ -123,6 +123,11 @@ impl Lifecycle {
             }
             (_, Input::Close) => self.state = State::Closed,
             (State::Idle, Input::Start) => self.connect(out),
+            // What stood in the way is gone.
+            (State::Failed, Input::Start) => {
+                self.tries = 0;
+                self.connect(out);
+            }
             (State::Waiting { until }, Input::Tick) if now.tick >= until => self.connect(out),
             (State::Connecting, Input::Connected { generation }) if generation == self.generation => {
                 self.connected_at = now.tick;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use convoke_stdx::Clock;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +12,7 @@ use crate::catalogue::{self, Catalogue};
 use crate::client::{About, Client, ConnectError, Connection, connect};
 use crate::lifecycle::{BACKOFF, Input, Lifecycle, Output, State};
 use crate::servers::{Context, ServerState};
+use crate::transport;
 
 /// Announcements that wait for the task; more say nothing new.
 const CHANGES_MAX: usize = 4;
@@ -34,6 +35,8 @@ enum Done {
     Connected(u64, Box<Result<(Connection, Catalogue), ConnectError>>),
     Listed(u64, Option<Catalogue>),
     Ended(u64, String),
+    /// Whether there is a token for a server that wanted a login.
+    LoggedIn(bool),
 }
 
 /// The task of one server.
@@ -48,6 +51,9 @@ pub(crate) struct Actor {
     /// Ends the connection of the present generation, or the attempt at one.
     stop: CancellationToken,
     changes: (mpsc::Sender<u64>, mpsc::Receiver<u64>),
+    /// Told when somebody wonders whether its user has logged in by now.
+    look: Arc<Notify>,
+    looking: bool,
     /// The server answered once, and spoke a protocol from before `server/discover`: the question is not asked again.
     old: bool,
     reached: bool,
@@ -59,6 +65,7 @@ impl Actor {
         context: Arc<Context>,
         snapshot: watch::Sender<Snapshot>,
         revision: Arc<watch::Sender<u64>>,
+        look: Arc<Notify>,
     ) -> Self {
         Self {
             config,
@@ -70,6 +77,8 @@ impl Actor {
             work: JoinSet::new(),
             stop: CancellationToken::new(),
             changes: mpsc::channel(CHANGES_MAX),
+            look,
+            looking: false,
             old: false,
             reached: false,
         }
@@ -78,7 +87,7 @@ impl Actor {
     /// Starts the server and keeps it until `close`.
     pub(crate) async fn run(mut self, close: CancellationToken) {
         self.step(Input::Start);
-        loop {
+        while self.life.state() != State::Closed || !self.work.is_empty() {
             let deadline = self.life.next_deadline().map(|tick| self.clock.instant_of(tick));
             let input = tokio::select! {
                 biased;
@@ -88,12 +97,13 @@ impl Actor {
                     None => continue,
                 },
                 Some(generation) = self.changes.1.recv() => Input::Changed { generation },
+                () = self.look.notified() => {
+                    self.look_for_token();
+                    continue;
+                }
                 () = at(deadline), if deadline.is_some() => Input::Tick,
             };
             self.step(input);
-            if self.life.state() == State::Closed && self.work.is_empty() {
-                return;
-            }
         }
     }
 
@@ -134,6 +144,14 @@ impl Actor {
                 });
             }
             Output::Disconnect { .. } => self.stop.cancel(),
+        }
+    }
+
+    fn look_for_token(&mut self) {
+        let wants = self.life.state() == State::Failed && self.snapshot.borrow().needs_login && !self.looking;
+        if let Some(tokens) = transport::tokens_of(&self.config, &self.context).filter(|_| wants) {
+            self.looking = true;
+            self.work.spawn(async move { Done::LoggedIn(matches!(tokens.current().await, Ok(Some(_)))) });
         }
     }
 
@@ -180,6 +198,10 @@ impl Actor {
                     snapshot.reason = Some(reason);
                 });
                 Some(Input::Lost { generation })
+            }
+            Ok(Done::LoggedIn(there)) => {
+                self.looking = false;
+                (there && self.life.state() == State::Failed).then_some(Input::Start)
             }
             Err(error) => {
                 tracing::error!(server = %self.config.name, %error, "the work of an MCP server failed");

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use convoke_stdx::guard::Spawner;
 use serde_json::{Map, Value};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{CallError, Progress};
-use crate::catalogue::ToolInfo;
+use crate::catalogue::{TOOLS_MAX, ToolInfo};
 use crate::client::Client;
 use crate::names::NameBook;
 use crate::server::{Actor, Snapshot};
@@ -31,6 +31,8 @@ pub struct McpOptions {
     pub roots: Vec<PathBuf>,
     /// Our name and version.
     pub client: (String, String),
+    /// The file with the tokens of those who logged in; none are used otherwise.
+    pub tokens: Option<PathBuf>,
 }
 
 /// What every connection needs.
@@ -40,6 +42,7 @@ pub(crate) struct Context {
     pub(crate) secret_variables: Vec<String>,
     pub(crate) roots: Arc<[PathBuf]>,
     pub(crate) client: (String, String),
+    pub(crate) tokens: Option<PathBuf>,
 }
 
 /// Where a server stands.
@@ -86,6 +89,8 @@ pub struct ServerReport {
     pub protocol: String,
     /// Its tools that are offered.
     pub tools: usize,
+    /// It has more tools than are taken of one server; how many that is.
+    pub tools_cut_at: Option<usize>,
     /// Its prompts.
     pub prompts: usize,
     /// Its resources.
@@ -103,6 +108,7 @@ pub struct Pending {
 struct Entry {
     config: Arc<ServerConfig>,
     snapshot: watch::Receiver<Snapshot>,
+    look: Arc<Notify>,
     /// Taken by the task when it starts.
     actor: Mutex<Option<Actor>>,
 }
@@ -160,8 +166,8 @@ impl McpServers {
     /// The servers of `configs`; none of them runs before [`Self::start`].
     #[must_use]
     pub fn new(options: McpOptions, configs: Vec<ServerConfig>) -> Self {
-        let McpOptions { spawner, secret_variables, roots, client } = options;
-        let context = Arc::new(Context { spawner, secret_variables, roots: roots.into(), client });
+        let McpOptions { spawner, secret_variables, roots, client, tokens } = options;
+        let context = Arc::new(Context { spawner, secret_variables, roots: roots.into(), client, tokens });
         let (revision, revised) = watch::channel(0);
         let revision = Arc::new(revision);
         if configs.len() > SERVERS_MAX {
@@ -170,8 +176,9 @@ impl McpServers {
         let entry = |config: ServerConfig| {
             let config = Arc::new(config);
             let (publish, snapshot) = watch::channel(Snapshot::default());
-            let actor = Actor::new(config.clone(), context.clone(), publish, revision.clone());
-            Arc::new(Entry { config, snapshot, actor: Mutex::new(Some(actor)) })
+            let look = Arc::<Notify>::default();
+            let actor = Actor::new(config.clone(), context.clone(), publish, revision.clone(), look.clone());
+            Arc::new(Entry { config, snapshot, look, actor: Mutex::new(Some(actor)) })
         };
         Self {
             entries: configs.into_iter().take(SERVERS_MAX).map(entry).collect(),
@@ -197,6 +204,16 @@ impl McpServers {
         for entry in &self.entries {
             if let Some(actor) = lock(&entry.actor).take() {
                 tasks.spawn(actor.run(self.close.clone()));
+            }
+        }
+    }
+
+    /// Lets servers that want a login look whether there was one since; those that find a token connect.
+    pub fn look_for_logins(&self) {
+        for entry in &self.entries {
+            let snapshot = entry.snapshot.borrow();
+            if snapshot.needs_login && snapshot.state == ServerState::Failed {
+                entry.look.notify_one();
             }
         }
     }
@@ -377,6 +394,7 @@ impl Entry {
             server: [snapshot.about.name.as_str(), snapshot.about.version.as_str()].join(" ").trim().to_owned(),
             protocol: snapshot.about.protocol.clone(),
             tools: self.offered(&snapshot).count(),
+            tools_cut_at: snapshot.catalogue.too_many_tools.then_some(TOOLS_MAX),
             prompts: snapshot.catalogue.prompts.len(),
             resources: snapshot.catalogue.resources.len(),
             reason: snapshot.reason,

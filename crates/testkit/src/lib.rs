@@ -7,6 +7,7 @@ mod binary;
 mod environment;
 pub mod fake_model;
 mod fuzz;
+pub mod mcp_site;
 mod scripted_agent;
 mod scripted_mcp;
 

@@ -72,10 +72,10 @@ pub fn run_scripted_mcp(script: McpScript, input: impl BufRead, output: impl Wri
     Ok(())
 }
 
-struct Server<W> {
-    script: McpScript,
-    output: W,
-    grown: bool,
+pub(crate) struct Server<W> {
+    pub(crate) script: McpScript,
+    pub(crate) output: W,
+    pub(crate) grown: bool,
 }
 
 impl<W: Write> Server<W> {
@@ -88,7 +88,7 @@ impl<W: Write> Server<W> {
     }
 
     /// Whether to go on.
-    fn take(&mut self, message: &Value) -> std::io::Result<bool> {
+    pub(crate) fn take(&mut self, message: &Value) -> std::io::Result<bool> {
         let (method, params) = (message["method"].as_str().unwrap_or_default(), &message["params"]);
         let Some(id) = message.get("id").filter(|_| !method.is_empty()) else { return Ok(true) };
         let result = match method {

@@ -176,6 +176,20 @@ impl Translator {
                     "_meta": {"error": error},
                 })]
             }
+            AgentEventBody::Custom { kind, data: Some(data) } if kind == "notice" && thread.is_none() => {
+                let message = data.get("message").and_then(Value::as_str).unwrap_or_default();
+                let meta = json!({"notice": data});
+                if self.abilities.notices() {
+                    return vec![
+                        json!({"sessionUpdate": kind, "severity": "warning", "title": message, "_meta": meta}),
+                    ];
+                }
+                vec![json!({
+                    "sessionUpdate": "agent_thought_chunk",
+                    "content": content::text_block(message),
+                    "_meta": meta,
+                })]
+            }
             // A hook's words to the user. They are not the agent's, so they don't go where its answer goes.
             AgentEventBody::Custom { kind, data: Some(data) } if kind == "hook_message" => {
                 let text = data.get("message").and_then(Value::as_str).unwrap_or_default();

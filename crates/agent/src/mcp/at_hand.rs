@@ -14,7 +14,7 @@ use super::state_name;
 
 /// The servers, and how long a prompt waits for them.
 pub(crate) struct ServersAtHand {
-    servers: Arc<McpServers>,
+    pub(super) servers: Arc<McpServers>,
     wait: Duration,
 }
 
@@ -23,7 +23,7 @@ impl ServersAtHand {
         Self { servers, wait }
     }
 
-    async fn started(&self, cancel: &CancellationToken) {
+    pub(super) async fn started(&self, cancel: &CancellationToken) {
         self.servers.start();
         // Whoever is late is listed as such, and is read from in vain.
         cancel.run_until_cancelled(self.servers.settled(self.wait)).await;

@@ -3,7 +3,6 @@
 use convoke_protocol::{AgentEvent, AgentEventBody, CommandInfo};
 use convoke_tools::{ToolRegistry, Workspace};
 
-use super::commands::Commands;
 use crate::context_files::ContextFile;
 
 /// Compresses the session; the session itself does it.
@@ -71,7 +70,7 @@ impl SessionFacts {
 /// What a command may tell of.
 pub(super) struct Facts<'a> {
     pub(super) session: &'a SessionFacts,
-    pub(super) commands: &'a Commands,
+    pub(super) commands: &'a [CommandInfo],
     pub(super) tools: &'a ToolRegistry,
     pub(super) memory: &'a [ContextFile],
     pub(super) workspace: &'a Workspace,
@@ -100,8 +99,7 @@ pub(super) fn answer(name: &str, args: &str, facts: &Facts<'_>) -> Option<String
 }
 
 fn help(facts: &Facts<'_>) -> String {
-    let all = table().into_iter().chain(facts.commands.table());
-    let lines = all.map(|command| format!("  /{} - {}", command.name, command.description));
+    let lines = facts.commands.iter().map(|command| format!("  /{} - {}", command.name, command.description));
     let lines: Vec<String> = lines.collect();
     format!("Commands:\n{}\n\n@path in a prompt brings a file or folder with it.", lines.join("\n"))
 }

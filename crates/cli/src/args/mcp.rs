@@ -11,6 +11,7 @@ Examples:
   convoke mcp add db -- db-mcp --read-only              a child process
   convoke mcp add -t http -H \"Authorization: Bearer $T\" docs https://docs.example/mcp
   convoke mcp list                                      which are there, by really connecting
+  convoke mcp login docs                                where a server wants to know who you are
   convoke mcp test db                                   what it offers")]
 pub(crate) struct McpArgs {
     #[command(subcommand)]
@@ -44,6 +45,13 @@ pub(crate) enum McpCommand {
         #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
         wait: u64,
     },
+    /// Log in to a server that wants to know who you are
+    Login(McpLoginArgs),
+    /// Forget the token of a server
+    Logout {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
     /// Connect to a server and say what it offers
     Test {
         #[arg(value_name = "NAME")]
@@ -57,6 +65,33 @@ pub(crate) enum McpCommand {
         #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
         wait: u64,
     },
+}
+
+/// A server to log in to.
+#[derive(Debug, Args)]
+pub(crate) struct McpLoginArgs {
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+
+    /// With a code that is typed in elsewhere
+    #[arg(long, conflicts_with = "browser")]
+    pub(crate) device: bool,
+
+    /// With a browser, even if the server offers codes
+    #[arg(long)]
+    pub(crate) browser: bool,
+
+    /// Print the address only
+    #[arg(long)]
+    pub(crate) no_open: bool,
+
+    /// The port of this machine that the browser comes back to
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+
+    /// How long it may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) timeout: u64,
 }
 
 /// A server to add.

@@ -13,7 +13,7 @@ use crate::startup::Startup;
 use crate::{agent_host, credentials, extensions, mcp, sandbox};
 
 /// The servers that a session in this folder would have, and the names of those that settings leave out.
-fn configured(startup: &Startup) -> (Vec<ServerConfig>, Vec<String>) {
+pub(super) fn configured(startup: &Startup) -> (Vec<ServerConfig>, Vec<String>) {
     let (extensions, warnings) = extensions::chosen(startup, &[]);
     let (settings, odd) = mcp::settings(&AgentArgs::default(), startup, &extensions);
     for warning in warnings.into_iter().chain(odd) {
@@ -24,6 +24,16 @@ fn configured(startup: &Startup) -> (Vec<ServerConfig>, Vec<String>) {
     (used, left_out.into_iter().map(|server| server.name).collect())
 }
 
+/// Why nothing can be done with a server of this name.
+pub(super) fn unknown(what: &str, name: &str, left_out: &[String]) -> Exit {
+    let why = if left_out.iter().any(|left_out| left_out == name) {
+        "it is left out by mcp.allowed or mcp.excluded"
+    } else {
+        "there is no such MCP server; convoke mcp list says which there are"
+    };
+    fail(ExitCode::Input, format!("{what} {name}: {why}"))
+}
+
 fn servers(startup: &Startup, configs: Vec<ServerConfig>) -> McpServers {
     let mut secret_variables = credentials::secret_variables(&startup.settings);
     secret_variables.extend(sandbox::redacted(&startup.settings, &startup.environment));
@@ -32,6 +42,7 @@ fn servers(startup: &Startup, configs: Vec<ServerConfig>) -> McpServers {
         secret_variables,
         roots: vec![startup.workspace.clone()],
         client: ("convoke".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        tokens: startup.home.as_ref().map(mcp::tokens_file),
     };
     McpServers::new(options, configs)
 }
@@ -40,7 +51,7 @@ fn servers(startup: &Startup, configs: Vec<ServerConfig>) -> McpServers {
 fn state(report: &ServerReport) -> &'static str {
     match report.state {
         ServerState::Ready => "ready",
-        _ if report.needs_login => "needs a login",
+        _ if report.needs_login => "needs login",
         ServerState::Idle | ServerState::Connecting => "no answer yet",
         ServerState::Waiting { .. } | ServerState::Failed | ServerState::Closed => "failed",
     }
@@ -50,7 +61,7 @@ fn as_json(report: &ServerReport) -> Value {
     json!({
         "name": report.name, "how": report.how, "description": report.description,
         "state": state(report), "reason": report.reason, "server": report.server, "protocol": report.protocol,
-        "tools": report.tools, "prompts": report.prompts, "resources": report.resources,
+        "tools": report.tools, "toolsCutAt": report.tools_cut_at, "prompts": report.prompts, "resources": report.resources,
     })
 }
 
@@ -97,12 +108,7 @@ pub(super) fn list(startup: &Startup, as_object: bool, wait: u64) -> Result<(), 
 pub(super) fn test(startup: &Startup, name: &str, as_object: bool, wait: u64) -> Result<(), Exit> {
     let (configs, left_out) = configured(startup);
     let Some(config) = configs.into_iter().find(|config| config.name == name) else {
-        let why = if left_out.iter().any(|left_out| left_out == name) {
-            "it is left out by mcp.allowed or mcp.excluded"
-        } else {
-            "there is no such MCP server; convoke mcp list says which there are"
-        };
-        return Err(fail(ExitCode::Input, format!("test {name}: {why}")));
+        return Err(unknown("test", name, &left_out));
     };
     agent_host::runtime()?.block_on(async {
         let servers = servers(startup, vec![config]);
@@ -132,19 +138,16 @@ fn tell(servers: &McpServers, report: &ServerReport, took: Duration, as_object: 
     }
     if !ready {
         let reason = report.reason.as_deref().unwrap_or("it did not answer in time");
-        let hint = match report.needs_login {
-            true => "; give it a token in \"headers\"".to_owned(),
-            false => String::new(),
-        };
         let code = if report.needs_login { ExitCode::Auth } else { ExitCode::Failure };
-        return Err(fail(code, format!("connect to {}: {reason}{hint}", report.name)));
+        return Err(fail(code, format!("connect to {}: {reason}", report.name)));
     }
     if as_object {
         return Ok(());
     }
     print(&format!("{} - {}, ready in {:.2} s", report.name, report.how, took.as_secs_f64()));
     print(&format!("{}, protocol {}", report.server, report.protocol));
-    print(&format!("{}:", counted(tools.len(), "tool")));
+    let more = report.tools_cut_at.map(|max| format!(" (it has more than {max}; the rest is left out)"));
+    print(&format!("{}{}:", counted(tools.len(), "tool"), more.unwrap_or_default()));
     for tool in &tools {
         let first = tool.description.lines().next().unwrap_or_default();
         print(&format!("  {} - {}", tool.name, convoke_stdx::cut::head(first, 200)));

@@ -13,6 +13,8 @@ use rmcp::transport::Transport;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use crate::oauth::{TokenError, Tokens};
+
 /// The largest event: as much as the SDK takes of a line or an event.
 const EVENT_MAX: usize = 16 * 1024 * 1024;
 /// Messages that wait for the SDK; it takes them at once, and the stream waits where it does not.
@@ -31,6 +33,8 @@ pub(crate) enum SseError {
     NoEndpoint,
     #[error("the stream names an address on another server")]
     ForeignEndpoint,
+    #[error(transparent)]
+    Token(#[from] TokenError),
     #[error("write a message")]
     Message(#[from] serde_json::Error),
 }
@@ -43,9 +47,46 @@ pub(crate) struct SseTransport {
 }
 
 struct Poster {
-    client: reqwest::Client,
+    caller: Caller,
     endpoint: Url,
+}
+
+/// What every request of one stream has in common.
+struct Caller {
+    client: reqwest::Client,
     headers: http::HeaderMap,
+    tokens: Option<Arc<Tokens>>,
+}
+
+impl Caller {
+    /// Asks, with the token that is good now. One that is refused is renewed once.
+    async fn ask(
+        &self,
+        request: impl Fn(&reqwest::Client) -> reqwest::RequestBuilder,
+    ) -> Result<reqwest::Response, SseError> {
+        let send = |token: Option<&str>| {
+            let request = request(&self.client).headers(self.headers.clone());
+            match token {
+                Some(token) => request.bearer_auth(token).send(),
+                None => request.send(),
+            }
+        };
+        let token = match &self.tokens {
+            Some(tokens) => tokens.current().await?,
+            None => None,
+        };
+        let mut response = send(token.as_deref()).await?;
+        if response.status() == reqwest::StatusCode::UNAUTHORIZED
+            && let (Some(tokens), Some(refused)) = (&self.tokens, &token)
+            && let Some(fresh) = tokens.instead_of(refused).await?
+        {
+            response = send(Some(&fresh)).await?;
+        }
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            status => Err(SseError::Status(status.as_u16())),
+        }
+    }
 }
 
 impl SseTransport {
@@ -54,13 +95,10 @@ impl SseTransport {
         client: reqwest::Client,
         url: &str,
         headers: HashMap<http::HeaderName, http::HeaderValue>,
+        tokens: Option<Arc<Tokens>>,
     ) -> Result<Self, SseError> {
-        let headers: http::HeaderMap = headers.into_iter().collect();
-        let request = client.get(url).headers(headers.clone()).header(http::header::ACCEPT, "text/event-stream");
-        let response = request.send().await?;
-        if !response.status().is_success() {
-            return Err(SseError::Status(response.status().as_u16()));
-        }
+        let caller = Caller { client, headers: headers.into_iter().collect(), tokens };
+        let response = caller.ask(|client| client.get(url).header(http::header::ACCEPT, "text/event-stream")).await?;
         let kind = response.headers().get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
             return Err(SseError::NotAStream);
@@ -76,7 +114,7 @@ impl SseTransport {
         if endpoint.origin() != base.origin() {
             return Err(SseError::ForeignEndpoint);
         }
-        Ok(Self { messages, poster: Arc::new(Poster { client, endpoint, headers }), reader })
+        Ok(Self { messages, poster: Arc::new(Poster { caller, endpoint }), reader })
     }
 }
 
@@ -90,9 +128,11 @@ impl Transport<RoleClient> for SseTransport {
         let poster = self.poster.clone();
         async move {
             let body = serde_json::to_vec(&message)?;
-            let request = poster.client.post(poster.endpoint.clone()).headers(poster.headers.clone());
-            let response = request.header(http::header::CONTENT_TYPE, "application/json").body(body).send().await?;
-            if response.status().is_success() { Ok(()) } else { Err(SseError::Status(response.status().as_u16())) }
+            let post = |client: &reqwest::Client| {
+                let request = client.post(poster.endpoint.clone());
+                request.header(http::header::CONTENT_TYPE, "application/json").body(body.clone())
+            };
+            poster.caller.ask(post).await.map(drop)
         }
     }
 

@@ -30,6 +30,7 @@ const TABLE: &[Library] = &[
     // Edges of the process, one room each.
     library("agent-client-protocol", &["acp"]),
     library("rmcp", &["mcp"]),
+    library("sse-stream", &["mcp"]),
     library("http", &["mcp", "daemon"]),
     library("hyper", &["daemon", "cli", "testkit", "bench"]),
     library("hyper-util", &["daemon", "cli", "testkit", "bench"]),
@@ -74,7 +75,7 @@ const TABLE: &[Library] = &[
     // Secrets and digests.
     library("keyring", &["cli"]),
     library("secrecy", &["models", "daemon", "cli"]),
-    library("sha2", &["tools", "agent", "acp", "bridge", "daemon", "cli"]),
+    library("sha2", &["tools", "agent", "acp", "bridge", "daemon", "cli", "testkit"]),
     library("crc32fast", &["agent"]),
     library("subtle", &["daemon"]),
     library("getrandom", &["daemon"]),

@@ -1,6 +1,10 @@
-//! Servers as they are: slow, wrong, crashing, endless. Each is a real child that writes its JSON by hand.
+//! Servers as they are: slow, wrong, crashing, endless, and wanting to know who calls. Each is a real child, or a real web
+//! site, that writes its JSON by hand.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]
+
+mod login;
+mod web;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -37,6 +41,7 @@ impl Room {
             secret_variables: vec!["PATH".to_owned()],
             roots: vec![dir.path().canonicalize().unwrap()],
             client: ("test".to_owned(), "0".to_owned()),
+            tokens: Some(dir.path().join("tokens.json")),
         };
         let servers = McpServers::new(options, configs(dir.path()));
         servers.start();
@@ -143,6 +148,7 @@ async fn garbage_between_messages_is_passed_over() {
 async fn endless_lists_end() {
     let room = Room::one(&["--endless"]).await;
     assert_eq!(room.servers.tools().len(), 512);
+    assert_eq!(room.servers.reports()[0].tools_cut_at, Some(512));
     room.servers.close().await;
 }
 
