@@ -17,3 +17,4 @@ mod rig;
 mod session;
 mod skills;
 mod subagents;
+mod walks;
