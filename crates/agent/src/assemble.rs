@@ -293,7 +293,7 @@ impl AgentFactory {
         };
         let registry = tools::registry(options, &policy, &workspace, &background, ports)?;
         if let Some(seat) = seat {
-            tools::of_subagent(seat, &registry)?;
+            tools::of_subagent(options, seat, &registry)?;
         }
         let asker = seat.map(ChildSeat::asker).unwrap_or_default();
         let log = caller.map_or_else(EventLog::new, |caller| caller.log.clone());

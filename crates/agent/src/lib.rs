@@ -58,7 +58,7 @@ pub use record::{RecordError, RecordOptions, Recorder, Records, Retention};
 pub use rewind::SnapshotBounds;
 pub use subagents::{
     Acknowledgements, AgentCardSource, AgentDefinition, AgentKind, AgentOutput, AgentOverride, AgentProblem,
-    AgentRegistry, AgentSource, LocalAgent, RemoteAgent, RemoteAuth, RemoteState, SecretVariable, SubagentOptions,
-    Variables, probe, read_overrides,
+    AgentRegistry, AgentSource, Document, LocalAgent, RemoteAgent, RemoteAuth, RemoteState, SecretVariable,
+    SubagentOptions, Variables, probe, read_overrides,
 };
 pub use tool_options::ToolOptions;

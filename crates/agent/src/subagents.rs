@@ -20,6 +20,7 @@ mod caller;
 mod complete_task;
 mod course;
 mod definition;
+mod documents;
 mod front_matter;
 mod guide;
 mod invoke;
@@ -41,6 +42,8 @@ pub use definition::{
     AgentCardSource, AgentDefinition, AgentKind, AgentOutput, AgentOverride, AgentSource, LocalAgent, RemoteAgent,
     RemoteAuth,
 };
+pub use documents::Document;
+pub(crate) use documents::{GetInternalDocs, reads_documents};
 pub(crate) use guide::RunOutcome;
 pub(crate) use invoke::InvokeAgent;
 pub(crate) use plugin::RunPlugin;

@@ -124,6 +124,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
     for warning in &policies.warnings {
         complain(&format!("warning: {warning}"));
     }
+    let subagents = agents::options(startup, &extensions);
     let options = AgentOptions {
         interactive,
         policy: policies.options,
@@ -142,7 +143,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         secret_variables: {
             let mut names = credentials::secret_variables(settings);
             names.extend(sandbox::redacted(settings, &startup.environment));
-            names.extend(agents::remote::secret_variables(startup));
+            names.extend(agents::remote::secret_variables(&subagents, startup));
             names
         },
         sandbox: sandbox::sandbox(args, startup)?,
@@ -163,7 +164,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         user_hooks: hooks::options(startup, &extensions),
         authenticator: Some(login),
         limits: context::limits(settings),
-        subagents: agents::options(startup),
+        subagents,
         plan_folder: settings.text("general.plan.directory").map(PathBuf::from),
         ..AgentOptions::new(info, Arc::new(connect), spawner())
     };

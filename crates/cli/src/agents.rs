@@ -1,5 +1,6 @@
 //! Subagents: where are their definitions, and `convoke agents`, which shows them and agrees to those of a folder.
 
+pub(crate) mod documents;
 pub(crate) mod remote;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,10 @@ use convoke_agent::{
 use convoke_protocol::ExitCode;
 use serde_json::{Value, json};
 
+use documents::DOCUMENTS;
+
 use crate::args::{AgentsArgs, AgentsCommand};
+use crate::extensions::{self, Extension};
 use crate::failure::{Exit, complain, print};
 use crate::home::folders_in;
 use crate::startup::Startup;
@@ -27,7 +31,7 @@ pub(crate) const KEYS: [&str; 2] = ["overrides", "maxDepth"];
 const DEPTH_MAX: i64 = 4;
 
 /// What subagents are made from.
-pub(crate) fn options(startup: &Startup) -> SubagentOptions {
+pub(crate) fn options(startup: &Startup, extensions: &[Extension]) -> SubagentOptions {
     let settings = &startup.settings;
     let ours = SubagentOptions::default();
     let depth = settings.integer("agents.maxDepth").map(|depth| depth.clamp(1, DEPTH_MAX));
@@ -35,6 +39,8 @@ pub(crate) fn options(startup: &Startup) -> SubagentOptions {
     let folders = startup.home.as_ref().map(|home| home.folders());
     SubagentOptions {
         enabled: settings.flag("experimental.enableAgents") != Some(false),
+        documents: &DOCUMENTS,
+        extension_folders: extensions.iter().map(|extension| extension.part(FOLDER)).collect(),
         user_folders: folders.iter().flatten().map(|folder| folder.join(FOLDER)).collect(),
         workspace_folders: match startup.trust {
             Trust::Trusted => folders_in(Path::new("")).map(|folder| folder.join(FOLDER)).to_vec(),
@@ -78,7 +84,9 @@ pub(crate) fn run(args: &AgentsArgs) -> Exit {
         Err(exit) => return exit,
     };
     startup.warn();
-    let options = options(&startup);
+    let (extensions, warnings) = extensions::chosen(&startup, &[]);
+    warnings.iter().for_each(|warning| complain(&format!("warning: {warning}")));
+    let options = options(&startup, &extensions);
     let registry = AgentRegistry::load(&options, &startup.workspace);
     match &args.command {
         AgentsCommand::List { json, wait, .. } => {
@@ -119,7 +127,7 @@ fn acknowledge(name: &str, registry: &AgentRegistry, options: &SubagentOptions, 
 /// Whether the agent may be called; one of a folder needs a yes first.
 fn agreed(agent: &AgentDefinition, options: &SubagentOptions, workspace: &Path) -> bool {
     match &agent.source {
-        AgentSource::BuiltIn | AgentSource::User(_) => true,
+        AgentSource::BuiltIn | AgentSource::Extension(_) | AgentSource::User(_) => true,
         AgentSource::Workspace { hash, .. } => options.acknowledgements.contain(workspace, &agent.name, hash),
     }
 }

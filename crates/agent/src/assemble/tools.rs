@@ -16,7 +16,7 @@ use convoke_tools::{
 use crate::near_context::NearContext;
 use crate::questions::PortQuestioner;
 use crate::skills::find_skills;
-use crate::subagents::{Caller, ChildSeat, CompleteTask, InvokeAgent};
+use crate::subagents::{Caller, ChildSeat, CompleteTask, GetInternalDocs, InvokeAgent, reads_documents};
 use crate::tool_events::CurrentStream;
 use crate::web::LlmWeb;
 use crate::{AgentFactory, AgentOptions};
@@ -108,8 +108,17 @@ fn shell(options: &AgentOptions) -> ShellOptions {
 }
 
 /// Registers what a subagent may call of its caller's tools, and how it hands in its report.
-pub(super) fn of_subagent(seat: &ChildSeat, registry: &ToolRegistry) -> Result<(), SessionError> {
+pub(super) fn of_subagent(
+    options: &AgentOptions,
+    seat: &ChildSeat,
+    registry: &ToolRegistry,
+) -> Result<(), SessionError> {
     seat.choose_tools(registry)?;
+    let documents = options.subagents.documents;
+    if !documents.is_empty() && reads_documents(&seat.definition) {
+        let tool = GetInternalDocs::new(documents);
+        registry.register(Arc::new(tool)).map_err(|error| SessionError::Failed(error.to_string()))?;
+    }
     let complete = CompleteTask::new(seat.agent.output.clone(), seat.guide.clone());
     registry.register(Arc::new(complete)).map_err(|error| SessionError::Failed(error.to_string()))
 }

@@ -28,6 +28,8 @@ pub struct AgentDefinition {
 pub enum AgentSource {
     /// It comes with us.
     BuiltIn,
+    /// A file of an extension, which the user installed.
+    Extension(PathBuf),
     /// A file of the user's.
     User(PathBuf),
     /// A file of a trusted workspace, which the user has to acknowledge before it is used.
@@ -40,11 +42,12 @@ pub enum AgentSource {
 }
 
 impl AgentSource {
-    /// `built-in`, `user` or `workspace`.
+    /// `built-in`, `extension`, `user` or `workspace`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::BuiltIn => "built-in",
+            Self::Extension(_) => "extension",
             Self::User(_) => "user",
             Self::Workspace { .. } => "workspace",
         }
@@ -55,7 +58,7 @@ impl AgentSource {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::BuiltIn => None,
-            Self::User(path) | Self::Workspace { path, .. } => Some(path),
+            Self::Extension(path) | Self::User(path) | Self::Workspace { path, .. } => Some(path),
         }
     }
 }

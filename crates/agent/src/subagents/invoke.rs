@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 
 use super::a2a;
 use super::caller::Caller;
-use super::definition::{AgentDefinition, AgentKind, AgentSource};
+use super::definition::{AgentDefinition, AgentKind, AgentSource, RemoteAgent};
+use super::documents::reads_documents;
 use super::prompt;
 use super::run::run;
 use crate::AgentFactory;
@@ -57,10 +58,13 @@ impl InvokeAgent {
     fn usable(&self) -> Vec<&Arc<AgentDefinition>> {
         let tools = self.caller.registry.upgrade().map(|registry| registry.all()).unwrap_or_default();
         let there = |pattern: &ToolPattern| tools.iter().any(|tool| pattern.matches(tool.name()));
+        let has_documents = !self.factory.options().subagents.documents.is_empty();
         let can_work = |definition: &&Arc<AgentDefinition>| match &definition.kind {
             AgentKind::Remote(_) => true,
             AgentKind::Local(agent) => match &agent.tools {
-                Some(patterns) if !patterns.is_empty() => patterns.iter().any(there),
+                Some(patterns) if !patterns.is_empty() => {
+                    patterns.iter().any(there) || (has_documents && reads_documents(definition))
+                }
                 Some(_) | None => true,
             },
         };
@@ -154,7 +158,7 @@ impl Invocation for Call {
     async fn confirmation(&self) -> Result<ConfirmationDetails, ToolFailure> {
         let at = match &self.definition.kind {
             AgentKind::Local(_) => String::new(),
-            AgentKind::Remote(agent) => format!(" at {}", a2a::place(agent)),
+            AgentKind::Remote(agent) => format!(" at {}{}", a2a::place(agent), told(agent)),
         };
         let prompt = format!("Agent {}{at} gets this task:\n\n{}", self.definition.name, self.task);
         Ok(ConfirmationDetails::Info { prompt })
@@ -173,6 +177,14 @@ impl Invocation for Call {
             }
         }
     }
+}
+
+/// Which secret an agent elsewhere is told.
+fn told(agent: &RemoteAgent) -> String {
+    agent
+        .auth
+        .as_ref()
+        .map_or_else(String::new, |auth| format!(" (which is told the secret in ${})", auth.secret().name()))
 }
 
 const ONCE: &str = "proceed_once";
@@ -230,12 +242,7 @@ impl Call {
             AgentKind::Local(agent) => {
                 agent.tool_names().map_or_else(|| "all tools".to_owned(), |names| names.join(", "))
             }
-            AgentKind::Remote(agent) => match &agent.auth {
-                Some(auth) => {
-                    format!("a server at {}, which is told the secret in ${}", a2a::place(agent), auth.secret().name())
-                }
-                None => format!("a server at {}", a2a::place(agent)),
-            },
+            AgentKind::Remote(agent) => format!("a server at {}{}", a2a::place(agent), told(agent)),
         };
         let instruction = match &definition.kind {
             AgentKind::Local(agent) => agent.prompt.clone(),

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::a2a::Variables;
 use super::acknowledge::{Acknowledgements, hash};
 use super::definition::{AgentDefinition, AgentKind, AgentOverride, AgentSource, tool_patterns};
+use super::documents::Document;
 use super::{builtin, front_matter};
 
 /// Most bytes of a definition: beyond this it is no instruction.
@@ -25,6 +26,10 @@ const AGENTS_MAX: usize = 128;
 pub struct SubagentOptions {
     /// Whether there are any.
     pub enabled: bool,
+    /// Our own documents, for the agent that answers questions about this program.
+    pub documents: &'static [Document],
+    /// Folders of extensions, which the user installed, weakest first.
+    pub extension_folders: Vec<PathBuf>,
     /// Folders with the user's definitions, weakest first.
     pub user_folders: Vec<PathBuf>,
     /// Folders with definitions, below a session's working folder, weakest first; empty where it is not trusted.
@@ -45,6 +50,8 @@ impl Default for SubagentOptions {
     fn default() -> Self {
         Self {
             enabled: false,
+            documents: &[],
+            extension_folders: Vec::new(),
             user_folders: Vec::new(),
             workspace_folders: Vec::new(),
             overrides: BTreeMap::new(),
@@ -75,7 +82,7 @@ pub struct AgentProblem {
 }
 
 impl AgentRegistry {
-    /// The built-in agents, those in the user's folders, and those of `workspace`; each takes the place of earlier ones
+    /// The built-in agents, those of extensions, those in the user's folders, and those of `workspace`; each takes the place of earlier ones
     /// with its name. What can't be used is told, and does no harm to the others.
     #[must_use]
     pub fn load(options: &SubagentOptions, workspace: &Path) -> Self {
@@ -84,6 +91,9 @@ impl AgentRegistry {
             return registry;
         }
         builtin::definitions().into_iter().for_each(|definition| registry.add(definition));
+        for folder in &options.extension_folders {
+            registry.add_folder(folder, |path, _| AgentSource::Extension(path));
+        }
         for folder in &options.user_folders {
             registry.add_folder(folder, |path, _| AgentSource::User(path));
         }
@@ -238,6 +248,8 @@ mod tests {
         write(at("home/.convoke/agents/_draft.md"), "nothing");
         write(at("home/.convoke/agents/notes.txt"), "nothing");
         write(at("home/.convoke/agents/broken.md"), "---\nname: x\n---\nbody");
+        write(at("ext/agents/a.md"), &local("one", "brought"));
+        write(at("ext/agents/b.md"), &local("three", "brought"));
         write(at("work/.convoke/agents/b.md"), &local("two", "theirs"));
         write(at("work/.convoke/agents/g.md"), &local("generalist", "theirs"));
         let (overrides, problems) = read_overrides(Some(&json!({
@@ -252,6 +264,7 @@ mod tests {
         );
         let options = SubagentOptions {
             enabled: true,
+            extension_folders: vec![at("gone/agents"), at("ext/agents")],
             user_folders: vec![at("home/.gemini/agents"), at("home/.convoke/agents")],
             workspace_folders: vec![".gemini/agents".into(), ".convoke/agents".into()],
             overrides,
@@ -265,7 +278,13 @@ mod tests {
             .collect();
         assert_eq!(
             found,
-            ["codebase_investigator built-in Fin", "generalist workspace the", "one user new", "two workspace the"]
+            [
+                "codebase_investigator built-in Fin",
+                "generalist workspace the",
+                "one user new",
+                "three extension bro",
+                "two workspace the"
+            ]
         );
         let AgentKind::Local(one) = &registry.get("one").unwrap().kind else { panic!("it is local") };
         assert_eq!(one.max_turns, 3);

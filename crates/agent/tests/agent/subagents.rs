@@ -504,3 +504,42 @@ impl convoke_adk::Llm for SilentFirst {
         self.cast.generate(request, cancel)
     }
 }
+
+#[tokio::test]
+async fn our_own_documents_are_for_the_agent_that_answers_from_them_and_for_nobody_else() {
+    const DOCUMENTS: &[convoke_agent::Document] = &[
+        convoke_agent::Document { path: "README.md", text: "# The program\nIt runs." },
+        convoke_agent::Document { path: "docs/policy.md", text: "Odd.\n## Policies\nThey decide." },
+    ];
+    let docs = |path: &str| ("get_internal_docs", json!({"path": path}));
+    let answer = json!({"report": {"answer": "They decide.", "sources": ["docs/policy.md"]}});
+    let scripts = || {
+        let mut main = vec![calls(&[docs("README.md")]), invoke(&["cli_help"])];
+        main.push(calls(&[
+            ("get_internal_docs", json!({})),
+            docs("./docs/policy.md"),
+            docs("policy.md"),
+            docs("/etc/passwd"),
+        ]));
+        main.extend([calls(&[("complete_task", answer.clone())]), vec![text("ok"), stop()]]);
+        [("main", main)]
+    };
+    let stage = Stage::with(&[], &scripts(), |options| options.subagents.documents = DOCUMENTS).await;
+    let events = stage.play().await;
+    check(&events);
+    assert!(!result(&events).1 && result(&events).0.contains("They decide."), "{:?}", result(&events));
+    let requests = stage.asked_by("main");
+    let refused = requests[1].contents.last().unwrap().function_responses().remove(0);
+    assert!(refused.error_message().unwrap().starts_with("Tool \"get_internal_docs\" not found"), "{refused:?}");
+    let tools: Vec<_> = requests[2].tools.keys().map(String::as_str).collect();
+    assert_eq!(tools, ["get_internal_docs", "complete_task"]);
+    let heard = requests[3].contents.last().unwrap().function_responses();
+    assert_eq!(heard[0].response["output"], "README.md: The program\ndocs/policy.md: Policies\n");
+    assert_eq!(heard[1].response["output"], DOCUMENTS[1].text);
+    assert_eq!(heard[2].response["output"], DOCUMENTS[1].text);
+    assert!(heard[3].error_message().unwrap().contains("There is no document \"/etc/passwd\"."), "{heard:?}");
+    // Without documents it is not on offer.
+    let stage = Stage::new(&[], &[("main", vec![invoke(&["cli_help"]), vec![text("ok"), stop()]])]).await;
+    let events = stage.play().await;
+    assert!(result(&events).1);
+}

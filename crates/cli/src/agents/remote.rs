@@ -74,7 +74,7 @@ pub(super) fn shown_secret(agent: &AgentDefinition) -> Option<String> {
 }
 
 /// Variables with secrets of agents elsewhere, which no command is to see.
-pub(crate) fn secret_variables(startup: &Startup) -> Vec<String> {
-    let registry = AgentRegistry::load(&super::options(startup), &startup.workspace);
+pub(crate) fn secret_variables(options: &SubagentOptions, startup: &Startup) -> Vec<String> {
+    let registry = AgentRegistry::load(options, &startup.workspace);
     registry.all().filter_map(|agent| secret(agent)).map(ToOwned::to_owned).collect()
 }
