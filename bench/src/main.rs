@@ -18,12 +18,12 @@ use anyhow::bail;
 
 use crate::measures::permission::Voters;
 use crate::measures::tool_loop::Calls;
-use crate::measures::{Effort, fan_out, headless, input, memory, permission, serve, start, tool_loop};
+use crate::measures::{Effort, acp, fan_out, headless, input, memory, permission, serve, start, tool_loop};
 use crate::run::Programs;
 use crate::table::{HEAD, Row, Target};
 
 /// What can be named after `--only`, in the table's order; the beginning of a name, up to a dash, names a group.
-const MEASURES: [&str; 21] = [
+const MEASURES: [&str; 22] = [
     "start",
     "prompt",
     "stdin-400k",
@@ -34,6 +34,7 @@ const MEASURES: [&str; 21] = [
     "daemon",
     "memory-clients",
     "memory-agent",
+    "memory-acp",
     "memory-soak",
     "requests",
     "fan-out-1",
@@ -90,6 +91,7 @@ async fn measure(name: &str, programs: &Programs, effort: Effort) -> anyhow::Res
         "daemon" => serve::standing(programs, effort).await,
         "memory-clients" => memory::clients(programs, effort).await,
         "memory-agent" => memory::our_agent(programs, effort).await,
+        "memory-acp" => acp::sessions(programs, effort).await,
         "memory-soak" => memory::soak(programs, effort).await,
         "requests" => serve::small_requests(programs, effort).await,
         "fan-out-1" => fan_out::paced(programs, effort, 1).await,

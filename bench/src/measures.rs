@@ -1,5 +1,6 @@
 //! The measures, each of the product and of its floor by turns, so that both have the same weather.
 
+pub(crate) mod acp;
 pub(crate) mod fan_out;
 pub(crate) mod headless;
 pub(crate) mod input;

@@ -42,6 +42,8 @@ const SUITES: &[Suite] = &[
         run: foreign::qwen_web_shell,
     },
     Suite { name: "acp sdk", needs: &[Need::Packages, Need::Node22], run: foreign::acp_sdk },
+    Suite { name: "acp editor sdk", needs: &[Need::Packages, Need::Node22], run: foreign::acp_sdk_editor },
+    Suite { name: "acp editor python sdk", needs: &[Need::AcpPython], run: foreign::acp_python_editor },
     Suite { name: "gemini cli", needs: &[Need::Packages, Need::Node22], run: foreign::gemini_cli },
     Suite { name: "mcp typescript sdk", needs: &[Need::Packages, Need::Node22], run: mcp::typescript_sdk },
     Suite { name: "mcp python sdk", needs: &[Need::Packages, Need::Node22, Need::McpPython], run: mcp::python_sdk },

@@ -39,6 +39,18 @@ pub(super) fn acp_sdk(machine: &Machine, _: &mut Skipped) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// The same SDK as an editor of our own agent.
+pub(super) fn acp_sdk_editor(machine: &Machine, _: &mut Skipped) -> anyhow::Result<()> {
+    let node = machine.path(Need::Node22)?;
+    Script::tests(node, &["acp/agent.test.mjs"]).env("CONVOKE_PROGRAM", machine.programs()?.convoke).run(machine)
+}
+
+/// The protocol's SDK for Python as an editor of our own agent.
+pub(super) fn acp_python_editor(machine: &Machine, _: &mut Skipped) -> anyhow::Result<()> {
+    let python = machine.path(Need::AcpPython)?;
+    Script::new(python, &["acp/agent.py"]).env("CONVOKE_PROGRAM", machine.programs()?.convoke).run(machine)
+}
+
 /// The peer's page, as it is in its npm package, behind a proxy that stands in for its own server.
 pub(super) fn qwen_web_shell(machine: &Machine, _: &mut Skipped) -> anyhow::Result<()> {
     let programs = machine.programs()?;

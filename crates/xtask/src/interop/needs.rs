@@ -19,6 +19,7 @@ const NODE_OF_QWEN: u32 = 22;
 
 /// Python packages, by version. A folder for each set of them is made under `target`.
 const MCP_PACKAGES: &[&str] = &["mcp==2.3.0"];
+const ACP_PACKAGES: &[&str] = &["agent-client-protocol==0.12.1"];
 const A2A_PACKAGES: &[&str] = &["a2a-sdk[http-server]==1.3.0", "uvicorn==0.54.0"];
 
 /// Something that not every machine has.
@@ -32,6 +33,8 @@ pub(super) enum Need {
     Node22,
     /// A Python that has MCP's official SDK.
     McpPython,
+    /// A Python that has ACP's SDK.
+    AcpPython,
     /// A Python that has A2A's official SDK.
     A2aPython,
     Browser,
@@ -47,6 +50,7 @@ pub(super) struct Machine {
     packages: OnceCell<Found>,
     node22: OnceCell<Found>,
     mcp_python: OnceCell<Found>,
+    acp_python: OnceCell<Found>,
     a2a_python: OnceCell<Found>,
     browser: OnceCell<Found>,
     namespaces: OnceCell<Found>,
@@ -72,6 +76,7 @@ impl Machine {
             packages: OnceCell::new(),
             node22: OnceCell::new(),
             mcp_python: OnceCell::new(),
+            acp_python: OnceCell::new(),
             a2a_python: OnceCell::new(),
             browser: OnceCell::new(),
             namespaces: OnceCell::new(),
@@ -93,6 +98,7 @@ impl Machine {
             Need::Packages => self.meets(Need::Node).and_then(|_| packages(&self.scripts())),
             Need::Node22 => self.meets(Need::Packages).and_then(|packages| node22(&packages)),
             Need::McpPython => python(&self.root, MCP_PACKAGES),
+            Need::AcpPython => python(&self.root, ACP_PACKAGES),
             Need::A2aPython => python(&self.root, A2A_PACKAGES),
             Need::Browser => chromium().or_else(|missing| if self.install { fetch_chromium() } else { Err(missing) }),
             Need::Namespaces => namespaces(),
@@ -102,6 +108,7 @@ impl Machine {
             Need::Packages => &self.packages,
             Need::Node22 => &self.node22,
             Need::McpPython => &self.mcp_python,
+            Need::AcpPython => &self.acp_python,
             Need::A2aPython => &self.a2a_python,
             Need::Browser => &self.browser,
             Need::Namespaces => &self.namespaces,
