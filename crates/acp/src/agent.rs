@@ -25,6 +25,7 @@ mod servers;
 mod session;
 mod settings;
 mod steer;
+mod terminals;
 mod translate;
 
 pub use serve::{ServeError, serve, serve_stdio};

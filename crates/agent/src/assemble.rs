@@ -26,6 +26,7 @@ use uuid::Uuid;
 
 use crate::AgentOptions;
 use crate::client_files::OpenFiles;
+use crate::client_terminals::Terminals;
 use crate::context_files::find_context_files;
 use crate::control::Control;
 use crate::discovered::discover;
@@ -207,7 +208,8 @@ impl AgentFactory {
         past: Past,
         seat: Option<&ChildSeat>,
     ) -> Result<Assembled, SessionError> {
-        let NewSession { cwd, additional_directories, session_id, permission, files, approval_mode, mcp_servers } = new;
+        let NewSession { cwd, additional_directories, session_id, permission, files, terminals, .. } = new;
+        let NewSession { approval_mode, mcp_servers, .. } = new;
         let options: &AgentOptions = &self.options;
         let caller = seat.map(|seat| &seat.caller);
         let workspace = self.workspace(&cwd, &additional_directories, seat)?;
@@ -282,6 +284,7 @@ impl AgentFactory {
             stream: stream.clone(),
             plans: plans.clone().and_then(|folder| plans::desk(folder, &policy, news.clone())),
             web: model.steered.clone().map(LlmWeb::new),
+            terminals: terminals.filter(|_| options.client_terminals).map(|client| Arc::new(Terminals(client)) as _),
             discovered,
         };
         let further = options.include_directories.iter().chain(&additional_directories).cloned();

@@ -7,6 +7,7 @@
 
 mod assemble;
 mod client_files;
+mod client_terminals;
 mod config;
 mod context;
 mod context_files;

@@ -52,6 +52,9 @@ pub struct AgentOptions {
     /// How much of the workspace is kept, for files to go back with the conversation; nothing where sessions are not
     /// recorded, or for `None`.
     pub snapshots: Option<SnapshotBounds>,
+    /// Whether commands in the foreground run in the client's terminals, where it has some. Never those that are to
+    /// be in a sandbox.
+    pub client_terminals: bool,
     /// How long a command may be silent; the tools' default otherwise.
     pub shell_inactivity: Option<Duration>,
     /// Characters of a command's output that the model reads, the rest is kept in a file; 0 for all of it. The tools'
@@ -104,6 +107,7 @@ impl AgentOptions {
             output_folder: None,
             records: None,
             snapshots: Some(SnapshotBounds::default()),
+            client_terminals: false,
             shell_inactivity: None,
             output_threshold: None,
             masking: Some(MaskingOptions::default()),

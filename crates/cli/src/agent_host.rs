@@ -150,6 +150,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         output_folder: startup.home.as_ref().map(sessions::output_folder),
         records: sessions::record_options(startup)?,
         snapshots: (settings.flag("general.checkpointing.enabled") != Some(false)).then(SnapshotBounds::default),
+        client_terminals: settings.flag("tools.shell.clientTerminal").unwrap_or(false),
         shell_inactivity: settings
             .integer("tools.shell.inactivityTimeout")
             .and_then(|seconds| u64::try_from(seconds).ok())

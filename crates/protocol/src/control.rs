@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::{
-    AgentProtocol, ApprovalMode, Authenticator, BranchOutcome, ClientFiles, ConfigOption, PermissionPort,
-    RewindOutcome, RewindPoint, RewindRequest, SessionId, SessionRecords, SetConfigError,
+    AgentProtocol, ApprovalMode, Authenticator, BranchOutcome, ClientFiles, ClientTerminals, ConfigOption,
+    PermissionPort, RewindOutcome, RewindPoint, RewindRequest, SessionId, SessionRecords, SetConfigError,
 };
 
 /// Makes sessions. Implemented by the runtime, consumed by `acp` and the front ends, wired in `cli`.
@@ -54,6 +54,8 @@ pub struct NewSession {
     pub permission: Arc<dyn PermissionPort>,
     /// Text files as its client has them open; the disk's otherwise.
     pub files: Option<Arc<dyn ClientFiles>>,
+    /// Terminals of its client, for commands that may run there.
+    pub terminals: Option<Arc<dyn ClientTerminals>>,
     /// Its first approval mode; the factory's default otherwise.
     pub approval_mode: Option<ApprovalMode>,
     /// MCP servers that the client brings along.
@@ -79,6 +81,7 @@ impl NewSession {
             session_id: None,
             permission,
             files: None,
+            terminals: None,
             approval_mode: None,
             mcp_servers: Vec::new(),
         }

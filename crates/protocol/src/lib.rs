@@ -21,6 +21,7 @@ mod question;
 mod records;
 mod rewind;
 mod session;
+mod terminals;
 
 pub use agent::{AgentProtocol, AgentSend, SendError, SendMessage, SendReceipt, SessionUpdate};
 pub use approval::ApprovalMode;
@@ -46,3 +47,6 @@ pub use rewind::{
     TurnChanges,
 };
 pub use session::{AgentSession, StreamError, StreamFrom};
+pub use terminals::{
+    ClientTerminal, ClientTerminalError, ClientTerminals, TerminalCommand, TerminalExit, TerminalOutput,
+};

@@ -15,6 +15,7 @@
 mod approval;
 pub mod builtin;
 mod client_files;
+mod client_terminals;
 mod diff;
 mod executor;
 mod hooks;
@@ -37,6 +38,7 @@ mod workspace;
 
 pub use approval::{ApprovalOption, ApprovalOptionKind, ApprovalOutcome, ApprovalRequest, Approver, NobodyApproves};
 pub use client_files::ClientFiles;
+pub use client_terminals::{ClientTerminal, ClientTerminals, TerminalCommand, TerminalExit, TerminalOutput};
 pub use diff::{stat as patch_stat, unified_patch};
 pub use executor::{CheckerHost, SchedulerOptions, ToolScheduler};
 pub use hooks::{AfterTool, BeforeTool, HookCall, HookResult, NoHooks, ToolHooks};

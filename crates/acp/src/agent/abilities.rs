@@ -36,6 +36,11 @@ impl Abilities {
         self.0.get().is_some_and(|client| client.fs.write_text_file)
     }
 
+    /// Whether it runs commands in terminals of its own.
+    pub(super) fn terminals(&self) -> bool {
+        self.0.get().is_some_and(|client| client.terminal)
+    }
+
     fn session(&self, has: impl FnOnce(&agent_client_protocol::v1::schema::ClientSessionCapabilities) -> bool) -> bool {
         self.0.get().and_then(|client| client.session.as_ref()).is_some_and(has)
     }

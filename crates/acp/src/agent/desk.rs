@@ -25,6 +25,7 @@ use super::permission::{self, Question};
 use super::servers;
 use super::session::{Command, Opening, Responder, Session, answer};
 use super::settings::describe;
+use super::terminals::AcpTerminals;
 
 /// Sessions of one client. The daemon's own cap is far below.
 const SESSIONS_MAX: usize = 1024;
@@ -91,6 +92,7 @@ struct Made {
     opened: Result<(HostedSession, Past), RpcError>,
     is_new: bool,
     files: Arc<AcpFiles>,
+    terminals: AcpTerminals,
     questions: mpsc::Receiver<Question>,
     responder: Responder,
 }
@@ -214,7 +216,9 @@ impl Desk {
         let Wanted { cwd, additional_directories, mcp_servers, origin } = wanted;
         let (permission, questions) = permission::port(self.abilities.clone());
         let files = Arc::new(AcpFiles::new(self.outbox.client().clone(), self.abilities.clone()));
+        let terminals = AcpTerminals::new(self.outbox.client().clone(), self.abilities.clone());
         let new = NewSession {
+            terminals: Some(Arc::new(terminals.clone())),
             mcp_servers: servers::brought(&mcp_servers),
             additional_directories,
             files: Some(files.clone()),
@@ -230,7 +234,7 @@ impl Desk {
                 }
                 Origin::Record(id, go_on) => past::open(&*factory, id, go_on, new).await,
             };
-            Done::Made(Box::new(Made { opened, is_new, files, questions, responder }))
+            Done::Made(Box::new(Made { opened, is_new, files, terminals, questions, responder }))
         });
     }
 
@@ -253,12 +257,13 @@ impl Desk {
     }
 
     fn admit(&mut self, made: Made) {
-        let Made { opened, is_new, files, questions, responder } = made;
+        let Made { opened, is_new, files, terminals, questions, responder } = made;
         let (hosted, past) = match opened {
             Ok(opened) => opened,
             Err(error) => return answer(responder, Err(error)),
         };
         files.belong_to(&hosted.id);
+        terminals.belong_to(&hosted.id);
         let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
         let cancel = Arc::new(Notify::new());
         let id = hosted.id.clone();

@@ -37,6 +37,8 @@ struct Call {
     agent: Option<String>,
     title: String,
     status: &'static str,
+    /// The client's own terminal that it runs in.
+    terminal: Option<Value>,
 }
 
 impl Translator {
@@ -84,7 +86,7 @@ impl Translator {
                     meta.extend(event.meta.get(key).map(|value| (key.to_owned(), value.clone())));
                 }
                 let agent = agent.map(ToOwned::to_owned);
-                let call = Call { name: name.clone(), agent, title: title.clone(), status: "pending" };
+                let call = Call { name: name.clone(), agent, title: title.clone(), status: "pending", terminal: None };
                 self.tools.insert(request_id.clone(), call);
                 vec![json!({
                     "sessionUpdate": "tool_call",
@@ -111,7 +113,14 @@ impl Translator {
                         news = true;
                     }
                 }
-                let content = tool_content(display.as_ref(), content.as_deref());
+                let mut content = tool_content(display.as_ref(), content.as_deref());
+                if let (Some(id), Some(call)) =
+                    (data.as_ref().and_then(|data| data.get("terminalId")), self.tools.get_mut(request_id))
+                {
+                    // The client shows what it prints, live.
+                    let terminal = call.terminal.insert(json!({"type": "terminal", "terminalId": id}));
+                    content = vec![terminal.clone()];
+                }
                 if !content.is_empty() {
                     update.insert("content".to_owned(), json!(content));
                     news = true;
@@ -124,12 +133,22 @@ impl Translator {
                 if news { vec![Value::Object(update)] } else { Vec::new() }
             }
             body @ AgentEventBody::ToolResponse { request_id, name, display, content, data, is_error } => {
-                let call = Call { name: name.clone(), agent: None, title: String::new(), status: "in_progress" };
+                let call = Call {
+                    name: name.clone(),
+                    agent: None,
+                    title: String::new(),
+                    status: "in_progress",
+                    terminal: None,
+                };
                 self.tools.entry(request_id.clone()).or_insert(call);
                 let status = if *is_error { "failed" } else { "completed" };
                 let mut update = self.call_update(request_id, status, thread);
-                self.tools.remove(request_id);
-                let content = tool_content(display.as_ref(), content.as_deref());
+                let terminal = self.tools.remove(request_id).and_then(|call| call.terminal);
+                let mut content = tool_content(display.as_ref(), content.as_deref());
+                if let Some(terminal) = terminal {
+                    content.retain(|_| *is_error);
+                    content.insert(0, terminal);
+                }
                 update.insert("content".to_owned(), json!(content));
                 if let Some(DisplayContent::Diff { path, .. }) = display.as_ref().and_then(|d| d.result.as_ref()) {
                     update.insert("locations".to_owned(), json!([{"path": path}]));

@@ -9,8 +9,8 @@ use convoke_tools::builtin::{
     UpdateTopic, WebFetch, WebModel, WebOptions, WriteTodos,
 };
 use convoke_tools::{
-    BackgroundProcesses, CheckerHost, DeclarativeTool, SchedulerOptions, SessionPolicy, ToolRegistry, Truncation,
-    Workspace,
+    BackgroundProcesses, CheckerHost, ClientTerminals, DeclarativeTool, SchedulerOptions, SessionPolicy, ToolRegistry,
+    Truncation, Workspace,
 };
 
 use crate::near_context::NearContext;
@@ -33,8 +33,8 @@ pub(super) fn registry(
     let near = NearContext::new(workspace.cwd().to_owned(), options.context.names.clone());
     let skills = skills(options, workspace);
     let discovered = ports.discovered.clone();
-    let builtin =
-        BuiltinOptions { workspace: workspace.clone(), shell: shell(options), background: background.clone() };
+    let shell = ShellOptions { terminals: ports.terminals.clone(), ..shell(options) };
+    let builtin = BuiltinOptions { workspace: workspace.clone(), shell, background: background.clone() };
     let ours = builtin::tools(builtin).into_iter().chain(with_ports(options, ports)).chain(skills);
     let ours = ours.filter(|tool| options.tools.wants(tool.name()));
     for tool in ours.chain(discovered) {
@@ -61,12 +61,14 @@ pub(super) struct ToolPorts {
     pub(super) web: Option<LlmWeb>,
     /// Where plans are made; `None` where they can't be.
     pub(super) plans: Option<PlanDesk>,
+    /// Where commands run that a person watches.
+    pub(super) terminals: Option<Arc<dyn ClientTerminals>>,
     /// What the project brings.
     pub(super) discovered: Vec<Arc<dyn DeclarativeTool>>,
 }
 
 fn with_ports(options: &AgentOptions, ports: ToolPorts) -> Vec<Arc<dyn DeclarativeTool>> {
-    let ToolPorts { questioner, stream, web, plans, discovered: _ } = ports;
+    let ToolPorts { questioner, stream, web, plans, terminals: _, discovered: _ } = ports;
     let web: Option<Arc<dyn WebModel>> = web.map(|web| Arc::new(web) as Arc<dyn WebModel>);
     let on_title = move |title: &str| {
         if let Some(emitter) = stream.get() {

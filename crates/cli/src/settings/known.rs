@@ -76,6 +76,7 @@ const KNOWN: &[&str] = &[
     "tools.sandbox.*",
     "tools.sandboxAllowedPaths",
     "tools.sandboxNetworkAccess",
+    "tools.shell.clientTerminal",
     "tools.shell.inactivityTimeout",
     "tools.truncateToolOutputThreshold",
     "tools.webFetch.allowedPrivateHosts",

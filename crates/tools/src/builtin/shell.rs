@@ -3,9 +3,11 @@
 //! Standard input is empty. What the command starts ends with it, unless it asked for the background. Output is kept
 //! in memory within [`ShellOptions::output_bytes_max`]; bytes that are no UTF-8 become U+FFFD.
 
+mod terminal;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +22,9 @@ use crate::policy::Script;
 use crate::process::{Capture, Exit, Happened, Launch, Running};
 use crate::sandbox::{SandboxOptions, Wanted};
 use crate::{
-    Access, BackgroundProcesses, BackgroundStatus, ConfirmationDetails, DeclarativeTool, ErrorType, ExecutionContext,
-    Invocation, Kind, LiveOutput, Location, Reach, ResultDisplay, ToolFailure, ToolOutput, Workspace, params,
+    Access, BackgroundProcesses, BackgroundStatus, ClientTerminals, ConfirmationDetails, DeclarativeTool, ErrorType,
+    ExecutionContext, Invocation, Kind, LiveOutput, Location, Reach, ResultDisplay, ToolFailure, ToolOutput, Workspace,
+    params,
 };
 
 /// How commands are run.
@@ -39,6 +42,8 @@ pub struct ShellOptions {
     pub output_bytes_max: usize,
     /// What they may change and reach; `None` for all that this process may.
     pub sandbox: Option<SandboxOptions>,
+    /// Where commands in the foreground run that are in no sandbox; as children of ours otherwise.
+    pub terminals: Option<Arc<dyn ClientTerminals>>,
 }
 
 impl ShellOptions {
@@ -54,6 +59,7 @@ impl ShellOptions {
             inactivity_timeout: Some(Duration::from_secs(300)),
             output_bytes_max: 16 << 20,
             sandbox: None,
+            terminals: None,
         }
     }
 }
@@ -232,6 +238,9 @@ impl Invocation for Call {
         if cx.cancel.is_cancelled() {
             return Err(ToolFailure::cancelled("Command was cancelled by user before it could start."));
         }
+        if let Some(terminals) = self.terminals() {
+            return self.run_there(terminals, cx).await;
+        }
         let running = self.start()?;
         if self.in_background() { self.leave_running(running, cx).await } else { self.run(running, cx).await }
     }
@@ -247,8 +256,9 @@ impl Call {
         options.sandbox.as_ref().map(|sandbox| sandbox.confinement(workspace, &self.params.additional_permissions))
     }
 
-    fn start(&self) -> Result<Running, ToolFailure> {
-        let Shared { workspace, options, .. } = self.shared.as_ref();
+    /// Where it runs.
+    fn folder(&self) -> Result<PathBuf, ToolFailure> {
+        let workspace = &self.shared.workspace;
         // Again, because a call before this one may have moved things.
         let resolved = match &self.params.dir_path {
             Some(folder) => Some(workspace.resolve(folder, Access::Write)?),
@@ -259,9 +269,15 @@ impl Call {
             let message = format!("Directory not found: {}", folder.display());
             return Err(ToolFailure::new(ErrorType::PathIsNotADirectory, message));
         }
+        Ok(folder.to_owned())
+    }
+
+    fn start(&self) -> Result<Running, ToolFailure> {
+        let options = &self.shared.options;
+        let folder = self.folder()?;
         let command = &self.params.command;
         let spawner = options.spawner.confined(self.confinement());
-        let launch = Launch { spawner: &spawner, command, folder, set: &options.set, unset: &options.unset };
+        let launch = Launch { spawner: &spawner, command, folder: &folder, set: &options.set, unset: &options.unset };
         launch.start().map_err(|error| {
             ToolFailure::new(ErrorType::ShellExecuteError, format!("Error: failed to start the command: {error}"))
         })
