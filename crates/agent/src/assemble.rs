@@ -80,6 +80,8 @@ pub(crate) struct Assembled {
     background: Arc<BackgroundProcesses>,
     hooks: Arc<SessionHooks>,
     servers: Arc<McpServers>,
+    /// Those of a subagent's own, which end with its run.
+    pub(crate) own_servers: Option<Arc<McpServers>>,
     sessions: Arc<InMemorySessionService>,
     key: SessionKey,
     outputs: Option<PathBuf>,
@@ -288,7 +290,8 @@ impl AgentFactory {
             discovered,
         };
         let further = options.include_directories.iter().chain(&additional_directories).cloned();
-        let roots = std::iter::once(cwd.clone()).chain(further).collect();
+        let roots: Vec<PathBuf> = std::iter::once(cwd.clone()).chain(further).collect();
+        let own_servers = seat.and_then(|seat| mcp::of_definition(options, roots.clone(), &seat.agent.mcp_servers));
         // A subagent has the tools of its caller's servers, as far as its definition names them.
         let servers = match caller {
             Some(caller) => caller.servers.clone(),
@@ -393,9 +396,15 @@ impl AgentFactory {
             compressor: &context.compressor,
             used: &used,
         };
-        let toolset: Arc<dyn Toolset> = match seat {
-            Some(_) => registry,
-            None => Arc::new(McpToolset::new(options, registry, servers.clone(), policy.clone(), stream.clone())),
+        // Its caller's servers are in a subagent's registry already.
+        let toolset: Arc<dyn Toolset> = match (seat, &own_servers) {
+            (Some(_), None) => registry,
+            (Some(_), Some(own)) | (None, Some(own)) => {
+                Arc::new(McpToolset::new(options, registry, own.clone(), policy.clone(), stream.clone()))
+            }
+            (None, None) => {
+                Arc::new(McpToolset::new(options, registry, servers.clone(), policy.clone(), stream.clone()))
+            }
         };
         let agent = LlmAgent {
             name: seat.map_or(AGENT_NAME, |seat| seat.definition.name.as_str()).to_owned(),
@@ -437,6 +446,7 @@ impl AgentFactory {
             background,
             hooks,
             servers,
+            own_servers,
             sessions: self.sessions.clone(),
             key,
             outputs,

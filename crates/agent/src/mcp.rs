@@ -20,7 +20,7 @@ use convoke_mcp::{McpOptions, McpServers, McpTool, Selection, ServerConfig, Serv
 use convoke_protocol::{AgentEventBody, SessionServer};
 use convoke_tools::policy::{Decision, Priority, Rule, Source, Tier, ToolPattern};
 use convoke_tools::{SessionPolicy, ToolRegistry};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::AgentOptions;
 use crate::tool_events::CurrentStream;
@@ -71,6 +71,46 @@ pub(crate) fn servers(options: &AgentOptions, roots: Vec<PathBuf>, brought: Vec<
         tokens: options.mcp.tokens.clone(),
     };
     Arc::new(McpServers::new(mcp, configs))
+}
+
+/// The servers that a subagent's definition brings, for the time of a run; none otherwise.
+pub(crate) fn of_definition(
+    options: &AgentOptions,
+    roots: Vec<PathBuf>,
+    brought: &Map<String, Value>,
+) -> Option<Arc<McpServers>> {
+    let read = |(name, entry): (&String, &Value)| {
+        ServerConfig::parse(name, &in_camel_case(entry))
+            // Who wrote the definition is not who runs it.
+            .map(|config| ServerConfig { trust: false, ..config })
+            .inspect_err(|error| tracing::warn!(%error, "a server of a subagent is left out"))
+            .ok()
+            .filter(|config| options.mcp.selection.admits(&config.name))
+    };
+    let configs: Vec<ServerConfig> = brought.iter().filter_map(read).collect();
+    if configs.is_empty() {
+        return None;
+    }
+    let mcp = McpOptions {
+        spawner: options.spawner.clone(),
+        secret_variables: options.secret_variables.clone(),
+        roots,
+        client: (options.info.name.clone(), options.info.version.clone()),
+        tokens: options.mcp.tokens.clone(),
+    };
+    Some(Arc::new(McpServers::new(mcp, configs)))
+}
+
+/// Keys as settings write them: definitions have `include_tools` where settings have `includeTools`.
+fn in_camel_case(entry: &Value) -> Value {
+    let Value::Object(entry) = entry else { return entry.clone() };
+    let renamed = |key: &str| match key {
+        "http_url" => "httpUrl".to_owned(),
+        "include_tools" => "includeTools".to_owned(),
+        "exclude_tools" => "excludeTools".to_owned(),
+        other => other.to_owned(),
+    };
+    Value::Object(entry.iter().map(|(key, value)| (renamed(key), value.clone())).collect())
 }
 
 /// The registry, with the tools of servers as they come and go.

@@ -119,8 +119,7 @@ pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<
         complain(&format!("warning: {warning}"));
     }
     let interactive = matches!(whom, Use::Interactive | Use::Asking);
-    let excluded = extensions.iter().flat_map(|extension| extension.exclude_tools.clone()).collect();
-    let policies = policies::read(args, startup, whom != Use::Headless, excluded)?;
+    let policies = policies::read(args, startup, whom != Use::Headless, &extensions)?;
     for warning in &policies.warnings {
         complain(&format!("warning: {warning}"));
     }

@@ -11,10 +11,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use convoke_protocol::{ApprovalMode, ExitCode};
-use convoke_tools::policy::{PolicySettings, SAVED_FILE, SavePlace, Tier, parse_policy};
+use convoke_tools::policy::{CheckerKind, PolicySettings, SAVED_FILE, SavePlace, Tier, parse_policy};
 use convoke_tools::{Mode, PolicyOptions};
 
 use crate::args::AgentArgs;
+use crate::extensions::Extension;
 use crate::failure::Exit;
 use crate::home::folders_in;
 use crate::settings::Settings;
@@ -35,19 +36,20 @@ pub(crate) struct Policies {
 
 /// Everything that decides about calls: mode, flags, settings, files.
 ///
-/// `excluded` are tools that somebody else than the user leaves out.
+/// Extensions leave tools out, and have files of rules that make things stricter.
 pub(crate) fn read(
     args: &AgentArgs,
     startup: &Startup,
     interactive: bool,
-    excluded: Vec<String>,
+    extensions: &[Extension],
 ) -> Result<Policies, Exit> {
     let settings = &startup.settings;
     let mut found = Found::default();
     let trusted = startup.trust == Trust::Trusted;
-    found.read_all(args, startup, trusted).map_err(|error| Exit::because(ExitCode::Configuration, error))?;
+    let read = found.read_all(args, startup, trusted).and_then(|()| found.extensions(extensions));
+    read.map_err(|error| Exit::because(ExitCode::Configuration, error))?;
     let mut from_settings = from_settings(args, settings);
-    from_settings.exclude.extend(excluded);
+    from_settings.exclude.extend(extensions.iter().flat_map(|extension| extension.exclude_tools.clone()));
     let from_settings = from_settings.rules().map_err(|error| Exit::because(ExitCode::Input, error))?;
     found.options.rules.extend(from_settings);
     let always = settings.flag("security.disableAlwaysAllow") != Some(true);
@@ -156,6 +158,26 @@ impl Found {
         Ok(())
     }
 
+    /// What extensions ask for can only make things stricter: a rule that allows, or is for the mode in which nobody is asked, is
+    /// left out as it is read, and here the programs that would be run as checkers, which nobody agreed to when the
+    /// extension was installed.
+    fn extensions(&mut self, extensions: &[Extension]) -> Result<(), Unusable> {
+        for extension in extensions {
+            let mut theirs = Self::default();
+            theirs.files(&[extension.part(FOLDER)], Tier::Extension)?;
+            let before = theirs.options.checkers.len();
+            theirs.options.checkers.retain(|checker| !matches!(checker.kind, CheckerKind::External(_)));
+            if theirs.options.checkers.len() < before {
+                self.warnings
+                    .push(format!("checkers of the extension {} that are programs are ignored", extension.name));
+            }
+            self.options.rules.extend(theirs.options.rules);
+            self.options.checkers.extend(theirs.options.checkers);
+            self.warnings.extend(theirs.warnings);
+        }
+        Ok(())
+    }
+
     /// A folder that others may write is not the administrator's. What is named on the command line counts only where
     /// there is no such folder, or the flag would be a way around it.
     fn administrators(&mut self, system: &[PathBuf], named: &[PathBuf], owner: u32) -> Result<(), Unusable> {
@@ -223,8 +245,8 @@ fn list(paths: &[PathBuf], tier: Tier) -> Result<Vec<PathBuf>, Unusable> {
             if !name.ends_with(".toml") || file.is_dir() {
                 continue;
             }
-            // A workspace may come from anywhere; its links must not reach what is not part of it.
-            if tier == Tier::Workspace {
+            // A workspace or an extension may come from anywhere; its links must not reach what is not part of it.
+            if matches!(tier, Tier::Workspace | Tier::Extension) {
                 let inside = || Ok::<_, io::Error>(file.canonicalize()?.starts_with(path.canonicalize()?));
                 if !inside().map_err(fail)? {
                     return Err(Unusable::Escapes(file));
@@ -244,6 +266,8 @@ fn list(paths: &[PathBuf], tier: Tier) -> Result<Vec<PathBuf>, Unusable> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use convoke_tools::policy::Decision;
 
     use super::*;
 
@@ -304,5 +328,27 @@ mod tests {
             let source = found.options.rules[0].source.to_string();
             assert_eq!(source.contains("system/"), from_system, "{bits:o} {owner}: {source}");
         }
+    }
+
+    #[test]
+    fn extensions_make_things_stricter_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("gemini-extension.json"), "{\"name\": \"e\"}").unwrap();
+        let extension = Extension::read(dir.path()).unwrap();
+        let policies = dir.path().join(FOLDER);
+        for decision in ["allow", "deny", "ask_user"] {
+            write(&policies.join(format!("{decision}.toml")), decision);
+        }
+        let yolo = "[[rule]]\ntoolName = 'x'\ndecision = 'deny'\npriority = 1\nmodes = ['yolo']\n";
+        fs::write(policies.join("yolo.toml"), yolo).unwrap();
+        let mut found = Found::default();
+        found.extensions(std::slice::from_ref(&extension)).unwrap();
+        let kept: Vec<_> = found.options.rules.iter().map(|rule| (rule.decision, rule.priority.tier())).collect();
+        assert_eq!(kept, [(Decision::Ask, Tier::Extension), (Decision::Deny, Tier::Extension)]);
+        assert_eq!(found.warnings.len(), 2, "{:?}", found.warnings);
+        symlink(policies.join("deny.toml"), policies.join("fine.toml")).unwrap();
+        write(&dir.path().join("outside.toml"), "deny");
+        symlink(dir.path().join("outside.toml"), policies.join("evil.toml")).unwrap();
+        assert!(matches!(Found::default().extensions(&[extension]), Err(Unusable::Escapes(_))));
     }
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::args::{AgentArgs, PolicyArgs, PolicyCommand};
 use crate::failure::{Exit, complain, print};
-use crate::policies;
 use crate::startup::Startup;
+use crate::{extensions, policies};
 
 /// The tool that a command without `--tool` is about.
 const SHELL: &str = "run_shell_command";
@@ -33,7 +33,8 @@ fn answer(args: &PolicyArgs) -> Result<Exit, Exit> {
         skip_trust: args.skip_trust,
         ..AgentArgs::default()
     };
-    let found = policies::read(&agent, &startup, !args.headless, Vec::new())?;
+    let (extensions, _) = extensions::chosen(&startup, &[]);
+    let found = policies::read(&agent, &startup, !args.headless, &extensions)?;
     for warning in &found.warnings {
         complain(&format!("warning: {warning}"));
     }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use convoke_adk::StopReason;
 use serde_json::Value;
 
-use crate::{ErrorType, TailCall};
+use crate::{ErrorType, TailCall, ToolOrigin};
 
 /// Has a say before and after each call.
 #[async_trait]
@@ -41,6 +41,8 @@ pub struct HookCall {
     pub args: Value,
     /// The tool that the model called, where another one runs in its place.
     pub original_tool: Option<String>,
+    /// Where the tool comes from, if it is somebody else's.
+    pub origin: Option<ToolOrigin>,
 }
 
 /// What a call came to, before the model hears of it.

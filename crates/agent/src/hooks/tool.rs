@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use convoke_adk::StopReason;
 use convoke_tools::{
     AfterTool, ApprovalOutcome, ApprovalRequest, Approver, BeforeTool, ConfirmationDetails, HookCall, HookResult,
-    TailCall, ToolHooks,
+    TailCall, ToolHooks, ToolOrigin,
 };
 use serde_json::{Map, Value, json};
 
@@ -18,6 +18,8 @@ fn fields(call: &HookCall) -> Map<String, Value> {
         ("tool_name".to_owned(), call.tool.as_str().into()),
         ("tool_input".to_owned(), call.args.clone()),
     ]);
+    let context = |origin: &ToolOrigin| json!({"server_name": origin.server, "tool_name": origin.tool});
+    fields.extend(call.origin.as_ref().map(|origin| ("mcp_context".to_owned(), context(origin))));
     fields.extend(call.original_tool.as_ref().map(|name| ("original_request_name".to_owned(), name.as_str().into())));
     fields
 }

@@ -117,8 +117,15 @@ impl ChildSeat {
     /// Makes `registry`, which has the built-in tools of the run's workspace, what the definition allows: of its caller's
     /// tools those that it names. Agents call no agents unless the tool for it is registered afterwards.
     pub(crate) fn choose_tools(&self, registry: &ToolRegistry) -> Result<(), SessionError> {
+        // A server of the run's own stands for one of that name.
+        let replaced = |tool: &dyn DeclarativeTool| {
+            tool.origin().is_some_and(|origin| self.agent.mcp_servers.contains_key(&origin.server))
+        };
         let wanted = |tool: &dyn DeclarativeTool| {
-            self.agent.may_call(tool.name()) && tool.kind() != Kind::Agent && !NOT_FOR_SUBAGENTS.contains(&tool.name())
+            !replaced(tool)
+                && self.agent.may_call(tool.name())
+                && tool.kind() != Kind::Agent
+                && !NOT_FOR_SUBAGENTS.contains(&tool.name())
         };
         let of_caller = self.caller.registry.upgrade().map(|registry| registry.all()).unwrap_or_default();
         for tool in registry.all() {

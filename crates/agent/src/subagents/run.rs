@@ -81,6 +81,9 @@ pub(crate) async fn run(
     }
     // What its caller lent it stays.
     child.protocol.close().await;
+    if let Some(servers) = &child.own_servers {
+        servers.close().await;
+    }
     let outcome = guide.outcome();
     told::run_ended(&id, name, begun.now().tick.0, &outcome);
     answer(name, &id, &progress, outcome)

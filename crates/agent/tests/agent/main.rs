@@ -9,6 +9,7 @@ mod context;
 mod discovered;
 mod far;
 mod hooks;
+mod mcp;
 mod planning;
 mod record;
 mod remote;

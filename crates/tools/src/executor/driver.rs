@@ -492,6 +492,7 @@ impl Flight {
             tool: tool.to_owned(),
             args: self.record.call.args.clone(),
             original_tool: self.known.instead_of.clone(),
+            origin: self.prepared.tool.as_ref().and_then(|tool| tool.origin()).cloned(),
         }
     }
 
