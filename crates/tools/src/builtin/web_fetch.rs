@@ -207,7 +207,7 @@ impl Call {
         let host = url.host_str().unwrap_or_default();
         let now = self.shared.clock.now().tick;
         let admitted = self.shared.rates.lock().unwrap_or_else(PoisonError::into_inner).admit(host, now);
-        admitted.map_err(|wait| format!("{host} was asked too often; try again in {} s", wait.as_secs() + 1))?;
+        admitted.map_err(|wait| format!("Rate limit exceeded for {host}; try again in {} s", wait.as_secs() + 1))?;
         Ok(address::check(url, &[]).await.is_ok())
     }
 

@@ -78,6 +78,8 @@ pub enum ToolPattern {
     Around(String, String),
     /// Every tool: `*`.
     Any,
+    /// Every tool but these.
+    AllBut(Vec<ToolPattern>),
 }
 
 impl ToolPattern {
@@ -102,6 +104,7 @@ impl ToolPattern {
                 tool.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.ends_with(suffix.as_str()))
             }
             Self::Any => true,
+            Self::AllBut(others) => !others.iter().any(|other| other.matches(tool)),
         }
     }
 }
@@ -113,6 +116,10 @@ impl std::fmt::Display for ToolPattern {
             Self::Prefix(prefix) => write!(f, "{prefix}*"),
             Self::Around(prefix, suffix) => write!(f, "{prefix}*{suffix}"),
             Self::Any => f.write_str("*"),
+            Self::AllBut(others) => {
+                f.write_str("all but")?;
+                others.iter().try_for_each(|other| write!(f, " {other}"))
+            }
         }
     }
 }

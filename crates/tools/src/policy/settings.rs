@@ -1,7 +1,7 @@
 //! Settings and flags that stand for rules. Source: runtime specification §6.6, the table of dynamic rules.
 
 use super::allowed::named_rule;
-use super::{AllowedToolError, Decision, Priority, Rule, Source, Tier, ToolPattern};
+use super::{AllowedToolError, Decision, Mode, Priority, Rule, Source, Tier, ToolPattern, shell};
 
 /// What settings and flags say about tools, as it was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,12 +36,13 @@ impl PolicySettings {
             rules.push(named_rule(text, Decision::Allow, 300, "--allowed-tools")?);
         }
         if let Some(core) = &self.core {
-            for text in core {
-                rules.push(named_rule(text, Decision::Allow, 250, "tools.core")?);
+            let narrowed = self.narrows_commands(&rules);
+            let listed = core.iter().map(|text| named_rule(text, Decision::Allow, 250, "tools.core"));
+            let listed = listed.collect::<Result<Vec<_>, _>>()?;
+            rules.extend(not_in_core(&listed));
+            for one in listed {
+                rules.extend(in_core(one, narrowed));
             }
-            let mut others = rule("*", Decision::Deny, 240, "tools.core");
-            others.deny_message = Some("It is not one of the tools in tools.core.".to_owned());
-            rules.push(others);
         }
         let servers = [
             (&self.mcp_excluded, Decision::Deny, 900, "mcp.excluded"),
@@ -57,7 +58,45 @@ impl PolicySettings {
         }
         Ok(rules)
     }
+
+    /// Whether some commands are allowed by name, and not all of them.
+    fn narrows_commands(&self, rules: &[Rule]) -> bool {
+        let mut commands = rules.iter().filter(|rule| rule.decision == Decision::Allow && is_shell(rule)).peekable();
+        commands.peek().is_some() && commands.all(|rule| rule.scope.args.is_some())
+    }
 }
+
+fn is_shell(rule: &Rule) -> bool {
+    rule.scope.tool == ToolPattern::Exact(shell::TOOL.to_owned())
+}
+
+/// A tool of `tools.core` runs without a question, but in plan mode, which has rules of its own. Where
+/// `--allowed-tools` names the commands that may run, the list does not allow all the others.
+fn in_core(mut rule: Rule, narrowed: bool) -> Vec<Rule> {
+    if narrowed && is_shell(&rule) && rule.scope.args.is_none() {
+        let mut asked = rule.clone();
+        asked.decision = Decision::Ask;
+        asked.scope.modes = Some(vec![Mode::Default, Mode::AutoEdit]);
+        rule.scope.modes = Some(vec![Mode::Yolo]);
+        return vec![asked, rule];
+    }
+    rule.scope.modes = Some(OUTSIDE_OF_PLANS.to_vec());
+    vec![rule]
+}
+
+/// What is not on the list is refused: a command that a narrower entry does not name, and in every mode another tool.
+fn not_in_core(listed: &[Rule]) -> [Rule; 2] {
+    let mut others = rule("*", Decision::Deny, 240, "tools.core");
+    others.deny_message = Some("It is not one of the tools in tools.core.".to_owned());
+    let mut planning = others.clone();
+    planning.scope.tool = ToolPattern::AllBut(listed.iter().map(|rule| rule.scope.tool.clone()).collect());
+    planning.scope.modes = Some(vec![Mode::Plan]);
+    others.scope.modes = Some(OUTSIDE_OF_PLANS.to_vec());
+    [others, planning]
+}
+
+/// The modes in which what is listed runs. Plan mode's own rules say what of it may run there.
+const OUTSIDE_OF_PLANS: [Mode; 3] = [Mode::Default, Mode::AutoEdit, Mode::Yolo];
 
 fn rule(tool: &str, decision: Decision, p: u16, source: &'static str) -> Rule {
     Rule::new(ToolPattern::parse(tool), decision, Priority::new(Tier::User, p), Source::Named(source))

@@ -239,6 +239,40 @@ fn settings_stand_for_rules_in_their_order() {
 }
 
 #[test]
+fn a_list_of_core_tools_leaves_plan_mode_its_own_rules() {
+    let core = ["read_file", "write_file", "run_shell_command"].map(str::to_owned).to_vec();
+    let rules = PolicySettings { core: Some(core), ..PolicySettings::default() }.rules().unwrap();
+    let plans = Some(PlanFolder::new("/plans"));
+    let planning = PolicyOptions { mode: Mode::Plan, plans, rules, ..PolicyOptions::default() };
+    let mut policy = Policy::new(planning).unwrap();
+    let args = json!({});
+    let writes = |policy: &Policy, path: &str| {
+        policy.judge(&PolicyCall { touches: &[Path::new(path)], ..PolicyCall::new("write_file", &args) }).decision
+    };
+    assert_eq!((writes(&policy, "/plans/a.md"), writes(&policy, "/a.md")), (Allow, Deny));
+    let judged = ["read_file", "list_directory", "mcp_a_b"].map(|tool| decide(&policy, tool, &args));
+    assert_eq!((judged, shell(&policy, "make")), ([Allow, Deny, Deny], Deny));
+    policy.set_mode(Mode::Default).unwrap();
+    assert_eq!((writes(&policy, "/a.md"), shell(&policy, "make")), (Allow, Allow));
+    assert_eq!(decide(&policy, "list_directory", &args), Deny);
+}
+
+#[test]
+fn a_command_that_is_allowed_by_name_is_not_widened_by_a_list_of_core_tools() {
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let decided = |allowed: &[&str], mode| {
+        let core = Some(texts(&["run_shell_command"]));
+        let rules = PolicySettings { core, allowed: texts(allowed), ..PolicySettings::default() }.rules().unwrap();
+        let policy = Policy::new(PolicyOptions { rules, mode, ..PolicyOptions::default() }).unwrap();
+        ["ls", "node -e 1"].map(|text| shell(&policy, text))
+    };
+    assert_eq!(decided(&["run_shell_command(ls)"], Mode::Default), [Allow, Ask]);
+    assert_eq!(decided(&["run_shell_command(ls)"], Mode::Yolo), [Allow, Allow]);
+    assert_eq!(decided(&["ShellTool(ls)", "ShellTool"], Mode::Default), [Allow, Allow]);
+    assert_eq!(decided(&["read_file"], Mode::Default), [Allow, Allow]);
+}
+
+#[test]
 fn rules_see_servers_annotations_and_subagents() {
     let policy = with_file(
         "[[rule]]\nmcpName = 'my_server'\ntoolName = 'find_*'\ndecision = 'allow'\npriority = 10\n\

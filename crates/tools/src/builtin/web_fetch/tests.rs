@@ -175,7 +175,7 @@ async fn a_host_is_asked_ten_times_a_minute() {
     let tool = tool(&[&server.address], None);
     let prompt: String = (0..12).map(|page| format!("http://{}/{page} ", server.address)).collect();
     let text = fetch(&tool, &prompt).await.unwrap();
-    assert_eq!((server.hits(), text.matches("was asked too often").count()), (10, 2), "{text}");
+    assert_eq!((server.hits(), text.matches("Rate limit exceeded").count()), (10, 2), "{text}");
     let (kind, _) = fetch(&tool, &prompt).await.unwrap_err();
     assert_eq!((kind, server.hits()), (ErrorType::WebFetchProcessingError, 10));
 }
