@@ -397,7 +397,7 @@ impl Stream {
             return self.stopped_by_hook(&reason);
         }
         if let Some(reason) = before.block {
-            return self.blocked(reason);
+            return self.blocked(&reason);
         }
         parts.extend(before.additional_context.map(Part::text));
         for round in 0..=CONTINUATIONS_MAX {
@@ -418,7 +418,10 @@ impl Stream {
             }
             match (after.stop, after.continue_with) {
                 (Some(reason), _) => return self.stopped_by_hook(&reason),
-                (None, Some(more)) => parts = vec![Part::text(more)],
+                (None, Some(more)) => {
+                    self.hook_says(&format!("Agent execution blocked: {more}"), "warning");
+                    parts = vec![Part::text(more)];
+                }
                 (None, None) if self.inbox.close_if_empty() => return ending,
                 // Somebody spoke while the hook ran.
                 (None, None) => {}
@@ -495,10 +498,15 @@ impl Stream {
         }
     }
 
-    fn blocked(&self, reason: String) -> Ending {
+    fn hook_says(&self, message: &str, severity: &str) {
+        let data = json!({"message": message, "severity": severity});
+        self.emitter.emit(AgentEventBody::Custom { kind: "hook_message".to_owned(), data: Some(data) });
+    }
+
+    fn blocked(&self, reason: &str) -> Ending {
         let meta = Map::from_iter([("code".to_owned(), Value::from(BLOCKED))]);
-        let status = ErrorStatus::PermissionDenied;
-        self.emitter.emit_with(AgentEventBody::Error { status, message: reason, fatal: false }, meta);
+        let (status, message) = (ErrorStatus::PermissionDenied, format!("Agent execution blocked: {reason}"));
+        self.emitter.emit_with(AgentEventBody::Error { status, message, fatal: false }, meta);
         Ending::new(StreamEndReason::Completed).with("code", BLOCKED)
     }
 
@@ -574,11 +582,10 @@ impl Stream {
             return Ending::new(StreamEndReason::Completed);
         }
         if code == BLOCKED {
-            return self.blocked(message);
+            return self.blocked(&message);
         }
         if code == STOP_EXECUTION {
-            let data = json!({"message": message, "severity": "info"});
-            self.emitter.emit(AgentEventBody::Custom { kind: "hook_message".to_owned(), data: Some(data) });
+            self.hook_says(&message, "info");
             return Ending::new(StreamEndReason::Completed).with("code", code).with("message", message);
         }
         if code == MAX_BUDGET {

@@ -5,6 +5,7 @@ use tracing::level_filters::LevelFilter;
 use crate::agent_host::{self, Use};
 use crate::args::AgentArgs;
 use crate::failure::Exit;
+use crate::login::Login;
 use crate::signals;
 use crate::startup::Startup;
 use convoke_protocol::ExitCode;
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
     };
     startup.warn();
     agent_host::run_config(args, &startup).tell(None, None);
-    let factory = match agent_host::factory(args, &startup, Use::Interactive) {
+    let factory = match agent_host::factory(Login::new(args.clone(), startup.clone()), &startup, Use::Interactive) {
         Ok(factory) => factory,
         Err(exit) => return exit,
     };

@@ -14,6 +14,7 @@ use convoke_models::routing::RoutingOptions;
 use convoke_models::{LlmOptions, connect_llm};
 use convoke_protocol::{AgentInfo, ApprovalMode, ExitCode, SessionError, SessionFactory, SessionId};
 use convoke_stdx::guard::Spawner;
+use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;
 
 use crate::agents;
@@ -21,7 +22,7 @@ use crate::args::{AgentArgs, InputFormat, OnAsk, OutputFormat, RunArgs};
 use crate::credentials;
 use crate::extensions::{self, Extension};
 use crate::failure::{Exit, complain};
-use crate::headless::{self, Prompt, RunOptions};
+use crate::headless::{self, Failure, Prompt, RunOptions};
 use crate::home::folders_in;
 use crate::login::Login;
 use crate::settings::Settings;
@@ -84,12 +85,12 @@ pub(crate) fn run_config(args: &AgentArgs, startup: &Startup) -> RunConfig {
 }
 
 /// The factory of our sessions.
-pub(crate) fn factory(args: &AgentArgs, startup: &Startup, whom: Use) -> Result<Arc<dyn SessionFactory>, Exit> {
-    let login = Arc::new(Login::new(args.clone(), startup.clone()));
-    if let (Err(none), Use::Headless | Use::Failing | Use::Asking) = (login.choice().as_ref(), whom) {
-        return Err(Exit::because(none.exit, none));
-    }
-    // A client that can be told is told when it asks for a session, not by a process that is gone.
+///
+/// Without a model there are sessions all the same: a client that can be told is told when it asks for one, not by a
+/// process that is gone.
+pub(crate) fn factory(login: Login, startup: &Startup, whom: Use) -> Result<Arc<dyn SessionFactory>, Exit> {
+    let login = Arc::new(login);
+    let args = login.args();
     let settings = &startup.settings;
     let (routing, attempts) = (routing(settings), settings.integer("general.maxAttempts"));
     let logged_in = login.clone();
@@ -235,8 +236,15 @@ fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
     if let Some(exit) = sessions::instead_of_a_prompt(&args.sessions, startup)? {
         return Ok(exit);
     }
-    let past = sessions::past(&args.sessions, startup)?;
     let runtime = runtime()?;
+    let end = run(args, startup, format, &runtime);
+    // A read of stdin that nobody waits for any more must not hold the exit up.
+    runtime.shutdown_background();
+    end
+}
+
+fn run(args: RunArgs, startup: &Startup, format: OutputFormat, runtime: &Runtime) -> Result<Exit, Exit> {
+    let past = sessions::past(&args.sessions, startup)?;
     let argument = args.prompt.clone().or_else(|| (!args.query.is_empty()).then(|| args.query.join(" ")));
     check_asking(&args, format)?;
     let prompt = match args.input_format {
@@ -247,15 +255,18 @@ fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
         }
     };
     let session_id = args.session_id.map(check_session_id).transpose()?;
-    let factory = factory(
-        &args.agent,
-        startup,
-        match args.on_ask {
-            OnAsk::Deny => Use::Headless,
-            OnAsk::Fail => Use::Failing,
-            OnAsk::Wait => Use::Asking,
-        },
-    )?;
+    let whom = match args.on_ask {
+        OnAsk::Deny => Use::Headless,
+        OnAsk::Fail => Use::Failing,
+        OnAsk::Wait => Use::Asking,
+    };
+    let config = RunConfig { output_format: format.name().to_owned(), ..run_config(&args.agent, startup) };
+    let login = Login::new(args.agent, startup.clone());
+    if let Err(none) = login.choice().as_ref() {
+        let id = session_id.unwrap_or_else(|| SessionId(uuid::Uuid::new_v4().to_string()));
+        return Ok(headless::refuse(format, &id, Failure::before_the_run(none, none.exit)).into());
+    }
+    let factory = factory(login, startup, whom)?;
     let options = RunOptions {
         prompt,
         cwd: startup.workspace.clone(),
@@ -267,12 +278,9 @@ fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
         format,
         raw_output: args.raw_output,
         warnings: startup.warnings.clone(),
-        config: RunConfig { output_format: format.name().to_owned(), ..run_config(&args.agent, startup) },
+        config,
     };
-    let code = runtime.block_on(headless::run(factory.as_ref(), options));
-    // A read of stdin that nobody waits for any more must not hold the exit up.
-    runtime.shutdown_background();
-    Ok(code.into())
+    Ok(runtime.block_on(headless::run(factory.as_ref(), options)).into())
 }
 
 /// Refuses what nobody could answer.
@@ -281,7 +289,7 @@ fn check_asking(args: &RunArgs, format: OutputFormat) -> Result<(), Exit> {
     let both_ways = args.input_format == InputFormat::StreamJson && format == OutputFormat::StreamJson;
     match (args.on_ask, args.input_format) {
         _ if args.prompt_interactive.is_some() && !std::io::stdin().is_terminal() => {
-            refuse("use --prompt-interactive: it can't be used when stdin is piped")
+            refuse("the --prompt-interactive flag cannot be used when input is piped")
         }
         _ if args.prompt_interactive.is_some() => {
             refuse("use --prompt-interactive: there is no terminal interface yet")

@@ -101,7 +101,10 @@ pub(crate) fn choose(args: &AgentArgs, startup: &Startup) -> Result<ModelChoice,
         return ModelChoice::new(Registry::new("demo", provider), pick, Vec::new(), settings);
     }
     let providers = providers(startup)?;
-    let pick = Picker { args, startup, providers: &providers }.pick()?;
+    let picker = Picker { args, startup, providers: &providers };
+    let pick = picker.pick();
+    picker.enforce(pick.as_ref().ok())?;
+    let pick = pick?;
     let (_, _, provider) = providers
         .usable()
         .find(|(name, ..)| *name == pick.provider)
@@ -226,6 +229,31 @@ impl Picker<'_> {
 
     fn is_chosen_by_setting(&self) -> bool {
         self.setting("security.auth.selectedType").and_then(|chosen| self.named_type(chosen)).is_some()
+    }
+
+    /// Refuses what `security.auth.enforcedType` does not name. The words are those that scripts look for.
+    fn enforce(&self, pick: Option<&Pick>) -> Result<(), NoModel> {
+        let Some(enforced) = self.setting("security.auth.enforcedType").filter(|enforced| !enforced.is_empty()) else {
+            return Ok(());
+        };
+        let chosen = self.setting("security.auth.selectedType").filter(|chosen| !chosen.is_empty());
+        let current = match pick.map(|pick| pick.provider.as_str()) {
+            // A login that is asked for and that we have not is no key that happens to be there.
+            _ if chosen.is_some_and(|chosen| self.named_type(chosen).is_none()) => chosen,
+            _ if chosen.is_none() && self.startup.environment.flag("GOOGLE_GENAI_USE_GCA") => Some("oauth-personal"),
+            Some("gemini") => Some(chosen.filter(|chosen| *chosen == "gateway").unwrap_or("gemini-api-key")),
+            Some("vertex") => Some("vertex-ai"),
+            other => other,
+        };
+        let why = match current {
+            Some(current) if current == enforced => return Ok(()),
+            Some(current) => format!(
+                "the enforced authentication type is '{enforced}', but the current type is '{current}'; set \
+                 security.auth.selectedType, or the variables of the right one"
+            ),
+            None => format!("the authentication type '{enforced}' is enforced, but none is configured"),
+        };
+        Err(NoModel::new(ExitCode::Auth, why))
     }
 
     fn missing(&self, provider: &str, what: &str) -> NoModel {

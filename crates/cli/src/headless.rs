@@ -65,13 +65,25 @@ trait Report {
 /// Prompts that wait for the running one. Who sends more has stopped reading answers.
 const PROMPTS_WAITING_MAX: usize = 64;
 
+fn report(format: OutputFormat, raw_output: bool, warnings: Vec<String>) -> Box<dyn Report> {
+    match format {
+        OutputFormat::Text => Box::new(text::Text::new(raw_output)),
+        OutputFormat::Json => Box::new(json::Json::new(warnings)),
+        OutputFormat::StreamJson => Box::new(stream_json::StreamJson::new()),
+    }
+}
+
+/// Reports a run that can't begin, in its own format.
+pub(crate) fn refuse(format: OutputFormat, session_id: &SessionId, failure: Failure) -> ExitCode {
+    let outcome = Outcome::refused(failure);
+    // Nothing more can be done for a reader who is gone.
+    let _ = report(format, false, Vec::new()).end(session_id, &outcome);
+    outcome.exit
+}
+
 /// Runs to the end and reports it.
 pub(crate) async fn run(factory: &dyn SessionFactory, options: RunOptions) -> ExitCode {
-    let mut report: Box<dyn Report> = match options.format {
-        OutputFormat::Text => Box::new(text::Text::new(options.raw_output)),
-        OutputFormat::Json => Box::new(json::Json::new(options.warnings)),
-        OutputFormat::StreamJson => Box::new(stream_json::StreamJson::new()),
-    };
+    let mut report = report(options.format, options.raw_output, options.warnings);
     let asker = (options.on_ask == OnAsk::Wait).then(|| Arc::new(Asker::new(options.patience)));
     let refuser = (options.on_ask == OnAsk::Fail).then(|| Arc::new(Refuser::default()));
     let permission: Arc<dyn PermissionPort> = match (&asker, &refuser) {

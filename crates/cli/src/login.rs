@@ -37,6 +37,11 @@ impl Login {
         Self { args, startup, choice }
     }
 
+    /// What the command line says.
+    pub(crate) fn args(&self) -> &AgentArgs {
+        &self.args
+    }
+
     /// The choice for the next session.
     pub(crate) fn choice(&self) -> Choice {
         self.choice.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -199,7 +199,7 @@ async fn lifecycle_hooks_are_called_and_heard() {
     assert_eq!(*hooks.0.lock().unwrap(), ["before hi", "after one false", "after two true"]);
     assert!(rig.requests.lock().unwrap()[0].contents[0].joined_text().ends_with("by the way"));
     let all = sketch(&rig.run("a secret").await);
-    assert_eq!(all[2..], ["error not that fatal=false", "agent_end Completed"]);
+    assert_eq!(all[2..], ["error Agent execution blocked: not that fatal=false", "agent_end Completed"]);
 }
 
 #[tokio::test]

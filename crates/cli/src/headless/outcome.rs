@@ -35,6 +35,11 @@ impl Failure {
         Self { kind: kind.to_owned(), message: message.into(), exit, status: None }
     }
 
+    /// What keeps a run from beginning. Scripts know it by the code; the type is the one that others give it.
+    pub(crate) fn before_the_run(why: impl std::fmt::Display, exit: ExitCode) -> Self {
+        Self::new("Error", why.to_string(), exit)
+    }
+
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new("internal", message, ExitCode::Failure)
     }
@@ -83,6 +88,12 @@ impl Outcome {
 pub(super) fn warning(event: &AgentEvent) -> Option<&str> {
     match &event.body {
         AgentEventBody::Custom { kind, data: Some(data) } if kind == "notice" => data.get("message")?.as_str(),
+        // A hook refused the prompt: there is no answer, and nothing failed.
+        AgentEventBody::Error { message, fatal: false, .. }
+            if event.meta.get("code").is_some_and(|code| code == "AGENT_EXECUTION_BLOCKED") =>
+        {
+            Some(message)
+        }
         _ => None,
     }
 }

@@ -60,9 +60,7 @@ impl Report for Text {
             AgentEventBody::Custom { .. } if let Some(notice) = Notice::of_hook(event) => {
                 writeln!(io::stderr(), "{notice}")
             }
-            AgentEventBody::Custom { kind, .. } if kind == "notice" => {
-                super::outcome::warning(event).map_or(Ok(()), |message| self.warn(message))
-            }
+            _ if let Some(message) = super::outcome::warning(event) => self.warn(message),
             AgentEventBody::Error { message, .. } if event.meta.get("code") == Some(&"MODEL_FALLBACK".into()) => {
                 writeln!(io::stderr(), "convoke: {message}")
             }

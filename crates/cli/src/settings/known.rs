@@ -50,6 +50,7 @@ const KNOWN: &[&str] = &[
     "policy.*",
     "policyPaths",
     "providers.*",
+    "security.auth.enforcedType",
     "security.auth.selectedType",
     "security.disableAlwaysAllow",
     "security.disableYoloMode",

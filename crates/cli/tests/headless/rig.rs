@@ -1,5 +1,7 @@
 //! What rigs of others rely on: exit codes, quirks of scripts, and shapes of output. Source: the contract of fake responses.
 
+use std::process::Stdio;
+
 use convoke_testkit::{TestEnvironment, run};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -195,4 +197,70 @@ fn a_whole_run_is_the_golden_stream() {
     }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     super::telemetry::golden_text("stream.jsonl", &text);
+}
+
+#[test]
+fn what_hooks_refuse_is_told_and_is_no_failure() {
+    let environment = TestEnvironment::new();
+    let refuses = |reason: &str| json!([{"hooks": [{"type": "command", "command": format!("echo '{{\"decision\": \"deny\", \"reason\": \"{reason}\"}}'")}]}]);
+    environment
+        .write("home/.gemini/settings.json", json!({"hooks": {"BeforeModel": refuses("no models today")}}).to_string());
+    let file = script(&environment, &[json!([{"text": "ok"}])]);
+    let args = ["--fake-responses", &file, "-m", "gemini-2.5-flash", "hi"];
+    let ran = run(&mut convoke(&environment, &args), "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""));
+    assert_eq!(ran.stderr, "convoke: warning: Agent execution blocked: no models today\n");
+    let ran = run(convoke(&environment, &args).args(["-o", "json"]), "");
+    let object: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(object["warnings"], json!(["Agent execution blocked: no models today"]));
+    // What sends the agent back to work is told as well.
+    let once =
+        "grep -q '\"stop_hook_active\":false' && echo '{\"decision\": \"block\", \"reason\": \"once more\"}'; true";
+    let hooks = json!({"AfterAgent": [{"hooks": [{"type": "command", "command": once}]}]});
+    environment.write("home/.gemini/settings.json", json!({"hooks": hooks}).to_string());
+    let file = script(&environment, &[json!([{"text": "one"}]), json!([{"text": "two"}])]);
+    let ran = run(&mut convoke(&environment, &["--fake-responses", &file, "-m", "gemini-2.5-flash", "hi"]), "");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), "convoke: warning: Agent execution blocked: once more\n"));
+}
+
+#[test]
+fn a_run_that_can_t_begin_says_so_in_its_format() {
+    let environment = TestEnvironment::new();
+    let enforced = |selected: &str| {
+        json!({"security": {"auth": {"enforcedType": "gemini-api-key", "selectedType": selected}}}).to_string()
+    };
+    environment.write("home/.gemini/settings.json", enforced(""));
+    let file = script(&environment, &[json!([{"text": "ok"}])]);
+    let args = ["--fake-responses", &file, "-m", "gemini-2.5-flash", "hi"];
+    let ran =
+        run(convoke(&environment, &args).args(["--output-format", "json"]).env("GOOGLE_GENAI_USE_GCA", "true"), "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(41), ""));
+    let object: Value = serde_json::from_str(&ran.stderr).unwrap();
+    assert_eq!((&object["error"]["type"], &object["error"]["code"]), (&json!("Error"), &json!(41)));
+    let message = object["error"]["message"].as_str().unwrap();
+    assert!(message.contains("enforced authentication type is 'gemini-api-key'"), "{message}");
+    assert!(message.contains("current type is 'oauth-personal'"), "{message}");
+    assert!(!object["session_id"].as_str().unwrap().is_empty());
+    assert_eq!(run(&mut convoke(&environment, &args), "").code, Some(0), "the key is what is enforced");
+    environment.write("home/.gemini/settings.json", enforced("oauth-personal"));
+    let ran = run(&mut convoke(&environment, &args), "");
+    assert!(ran.code == Some(41) && ran.stderr.contains("current type is 'oauth-personal'"), "{ran:?}");
+    for more in [&[][..], &["say three"]] {
+        let args = [&["--prompt-interactive", "say two"][..], more].concat();
+        let ran = run(&mut convoke(&environment, &args), "say one");
+        let why = "convoke: the --prompt-interactive flag cannot be used when input is piped\n";
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(42), why));
+    }
+}
+
+#[test]
+fn a_pipe_that_stays_open_and_silent_is_no_prompt_and_holds_nothing_up() {
+    let environment = TestEnvironment::new();
+    let mut command = convoke(&environment, &[]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let open = child.stdin.take();
+    let ended = child.wait_with_output().unwrap();
+    drop(open);
+    assert_eq!(ended.status.code(), Some(42));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("no prompt"));
 }

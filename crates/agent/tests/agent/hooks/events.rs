@@ -109,7 +109,7 @@ async fn before_agent_adds_blocks_and_stops_once_per_prompt() {
 
     let hooked = Setup::new(reads()).start(said(json!({"decision": "deny", "reason": "not today"}))).await;
     let events = hooked.rig.run("go").await;
-    assert_eq!(sketch(&events)[2..], ["error not today fatal=false", "agent_end Completed"]);
+    assert_eq!(sketch(&events)[2..], ["error Agent execution blocked: not today fatal=false", "agent_end Completed"]);
     assert!(hooked.rig.requests.lock().unwrap().is_empty());
 
     let hooked = Setup::new(reads()).start(said(json!({"continue": false, "stopReason": "closed"}))).await;
@@ -138,6 +138,7 @@ elif told["prompt"] == "go":
     assert_eq!(sketch(&events).last().unwrap(), "agent_end Completed");
     assert!(sketch(&events).contains(&"custom context_cleared".to_owned()));
     assert!(hooked.asked(1).ends_with("run the tests\n"));
+    assert_eq!(messages(&events), ["Agent execution blocked: run the tests"]);
     let noted = hooked.noted();
     assert_eq!((&noted[0]["prompt_response"], &noted[0]["prompt"]), (&json!("done"), &json!("go")));
     assert_eq!(noted[1]["stop_hook_active"], true);
@@ -168,6 +169,16 @@ async fn a_session_s_start_adds_once_and_its_end_is_told() {
     let names: Vec<_> = hooked.noted().iter().map(|noted| noted["hook_event_name"].clone()).collect();
     assert_eq!(names, ["SessionStart", "SessionEnd"]);
     assert_eq!((&hooked.noted()[0]["source"], &hooked.noted()[1]["reason"]), (&json!("startup"), &json!("exit")));
+}
+
+#[tokio::test]
+async fn each_prompt_s_first_look_at_the_history_is_told() {
+    let hooks = json!({"PreCompress": [{"matcher": "auto", "hooks": [notes(json!({}))]}]});
+    let hooked = Setup::new(reads()).start(hooks).await;
+    hooked.rig.run("go").await;
+    assert!(hooked.rig.requests.lock().unwrap().len() > 1, "several calls of the model");
+    let noted = hooked.noted();
+    assert_eq!((noted.len(), &noted[0]["trigger"]), (1, &json!("auto")));
 }
 
 #[tokio::test]

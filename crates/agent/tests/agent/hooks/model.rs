@@ -39,8 +39,14 @@ print(json.dumps({"hookSpecificOutput": {"llm_request": {"messages": request["me
     output["decision"] = "block".into();
     output["reason"] = "budget".into();
     for (output, expected) in [
-        (output, vec!["message From the cache.", "error budget fatal=false", "agent_end Completed"]),
-        (json!({"decision": "deny", "reason": "budget"}), vec!["error budget fatal=false", "agent_end Completed"]),
+        (
+            output,
+            vec!["message From the cache.", "error Agent execution blocked: budget fatal=false", "agent_end Completed"],
+        ),
+        (
+            json!({"decision": "deny", "reason": "budget"}),
+            vec!["error Agent execution blocked: budget fatal=false", "agent_end Completed"],
+        ),
         (json!({"continue": false, "stopReason": "x"}), vec!["custom hook_message", "agent_end Completed"]),
     ] {
         let hooked = Setup::new(Vec::new()).start(json!({"BeforeModel": one(notes(output))})).await;
@@ -81,7 +87,7 @@ if text:
     let deny = json!({"decision": "deny", "reason": "enough"});
     let hooked = Setup::new(vec![answer()]).start(json!({"AfterModel": one(notes(deny))})).await;
     let all = sketch(&hooked.rig.run("go").await);
-    assert_eq!(all[2..], ["usage 10", "error enough fatal=false", "agent_end Completed"]);
+    assert_eq!(all[2..], ["usage 10", "error Agent execution blocked: enough fatal=false", "agent_end Completed"]);
     assert_eq!(hooked.noted().len(), 1, "what comes after the end is not looked at");
 }
 
