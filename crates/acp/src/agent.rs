@@ -20,6 +20,7 @@ mod past;
 mod permission;
 mod plan;
 mod quota;
+mod rewind;
 mod serve;
 mod servers;
 mod session;

@@ -154,6 +154,11 @@ impl Bridge {
                     session.approval_mode_changed(step, originator, mode, persisted);
                 });
             }
+            Input::SessionRewound { session, originator, prompt_id, turn_index, files_changed, files_failed } => {
+                self.tell(now, &session, out, |session, step| {
+                    session.rewound(step, originator, &prompt_id, turn_index, &[files_changed, files_failed]);
+                });
+            }
             Input::RecordingStopped { session } => {
                 self.tell(now, &session, out, |session, _| session.recording_stopped());
             }

@@ -210,6 +210,22 @@ pub enum Input {
         /// Whether it was written to the settings.
         persisted: bool,
     },
+    /// The agent took the session back to before a prompt, at a client's wish: `session_rewound`. What was decided stays
+    /// decided: the audit and pending requests know nothing of it.
+    SessionRewound {
+        /// Which session.
+        session: SessionId,
+        /// At whose wish.
+        originator: Option<ClientId>,
+        /// The agent's id of the prompt.
+        prompt_id: String,
+        /// Its place among the prompts, from 0.
+        turn_index: usize,
+        /// Files that are what they were.
+        files_changed: Vec<String>,
+        /// Files that are not.
+        files_failed: Vec<String>,
+    },
     /// The agent goes on without keeping what is said: `recordingDegraded` in every snapshot from now on.
     RecordingStopped {
         /// Of which session.

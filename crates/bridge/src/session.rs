@@ -383,6 +383,27 @@ impl Session {
         self.publish(step, Draft { kind: FrameKind::ApprovalModeChanged, prompt_id: None, originator, data });
     }
 
+    /// `files`: those that were changed, and those that could not be.
+    pub(crate) fn rewound(
+        &mut self,
+        step: &mut Step<'_>,
+        originator: Option<ClientId>,
+        prompt_id: &str,
+        turn_index: usize,
+        files: &[Vec<String>; 2],
+    ) {
+        self.touch(step.now);
+        let [changed, failed] = files;
+        let data = json!({
+            "sessionId": self.id,
+            "promptId": prompt_id,
+            "targetTurnIndex": turn_index,
+            "filesChanged": changed,
+            "filesFailed": failed,
+        });
+        self.publish(step, Draft { kind: FrameKind::SessionRewound, prompt_id: None, originator, data });
+    }
+
     /// When something is due here: a turn's deadline, the end of a close's grace, or of an idle time.
     pub(crate) fn next_deadline(&self, options: &BridgeOptions, mediator: &Mediator) -> Option<Tick> {
         let turn = self.queue.running().filter(|running| !running.reported).and_then(|running| running.deadline);

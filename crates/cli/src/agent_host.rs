@@ -249,6 +249,7 @@ fn run(args: RunArgs, startup: &Startup, format: OutputFormat, runtime: &Runtime
     check_asking(&args, format)?;
     let prompt = match args.input_format {
         InputFormat::StreamJson => argument.filter(|text| !text.trim().is_empty()).map(Prompt::plain),
+        InputFormat::Text if argument.is_none() && args.sessions.rewind.is_some() => None,
         InputFormat::Text => {
             let read = runtime.block_on(headless::read_prompt(argument));
             Some(read.map_err(|error| Exit::because(ExitCode::Input, error))?)
@@ -268,6 +269,7 @@ fn run(args: RunArgs, startup: &Startup, format: OutputFormat, runtime: &Runtime
     }
     let factory = factory(login, startup, whom)?;
     let options = RunOptions {
+        first: sessions::first(&args.sessions).map(Prompt::plain),
         prompt,
         cwd: startup.workspace.clone(),
         session_id,

@@ -35,6 +35,8 @@ pub(crate) use outcome::{Failure, Outcome};
 
 /// One run.
 pub(crate) struct RunOptions {
+    /// What has to be done before the first prompt, typed like one.
+    pub(crate) first: Option<Prompt>,
     /// The first prompt; `None` where it comes as a line.
     pub(crate) prompt: Option<Prompt>,
     pub(crate) cwd: PathBuf,
@@ -106,6 +108,7 @@ pub(crate) async fn run(factory: &dyn SessionFactory, options: RunOptions) -> Ex
         session: &session,
         report: report.as_mut(),
         lines: (options.input == InputFormat::StreamJson).then(Lines::of_stdin),
+        first: options.first,
         waiting: options.prompt.into_iter().collect(),
         asker,
         refuser,
@@ -122,6 +125,7 @@ struct Run<'a> {
     report: &'a mut dyn Report,
     /// Lines on stdin, until they end.
     lines: Option<Lines>,
+    first: Option<Prompt>,
     waiting: VecDeque<Prompt>,
     asker: Option<Arc<Asker>>,
     /// There, if a refused call ends the run.
@@ -141,6 +145,13 @@ impl Run<'_> {
     async fn all(&mut self) -> io::Result<ExitCode> {
         self.report.begin(self.session)?;
         let mut last = None;
+        if let Some(first) = self.first.take() {
+            let outcome = self.one(first).await?;
+            if outcome.exit != ExitCode::Success || (self.waiting.is_empty() && self.lines.is_none()) {
+                self.report.end(&self.session.id, &outcome)?;
+                return Ok(outcome.exit);
+            }
+        }
         while let Some(prompt) = self.next_prompt().await? {
             let outcome = self.one(prompt).await?;
             self.report.end(&self.session.id, &outcome)?;

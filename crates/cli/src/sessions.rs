@@ -102,6 +102,13 @@ pub(crate) fn past(args: &SessionArgs, startup: &Startup) -> Result<Option<LoadF
     Ok(Some(LoadFrom::Session(Sessions::of(startup)?.find(which)?.id.clone())))
 }
 
+/// What is done before the first prompt: going back, as somebody would type it.
+pub(crate) fn first(args: &SessionArgs) -> Option<String> {
+    let to = args.rewind.as_ref()?;
+    let force = if args.rewind_force { " force" } else { "" };
+    Some(format!("/rewind {to} {}{force}", args.rewind_mode))
+}
+
 fn name(session: &StoredSession) -> &str {
     session.title.as_deref().unwrap_or("untitled")
 }

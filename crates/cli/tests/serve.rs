@@ -542,3 +542,70 @@ async fn isolated_sessions_have_a_process_each() {
     client.expect(Method::DELETE, &format!("/session/{session}"), None).await.unwrap();
     until(|| processes_in(&environment) == 5).await;
 }
+
+#[tokio::test]
+async fn a_session_goes_back_everybody_hears_of_it_and_what_was_decided_stays_decided() {
+    let environment = TestEnvironment::new();
+    environment.write("workspace/a.txt", "by hand\n");
+    let shell = |command: &str| json!([{"functionCall": {"name": "run_shell_command", "args": {"command": command}}}]);
+    let say = |text: &str| json!([{"text": text}]);
+    let answers = [say("hello"), shell("echo agent > a.txt"), say("done"), shell("sleep 1001")];
+    let daemon = start(answering(&environment, &answers, &[]));
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "first").await;
+    next_of(&mut events, "turn_complete").await;
+    prompt(&mut client, &session, "second").await;
+    let request = next_of(&mut events, "permission_request").await;
+    let request = request["data"]["requestId"].as_str().unwrap().to_owned();
+    let vote = json!({"outcome": {"outcome": "selected", "optionId": "proceed_once"}});
+    client.expect(Method::POST, &format!("/session/{session}/permission/{request}"), Some(&vote)).await.unwrap();
+    next_of(&mut events, "turn_complete").await;
+    assert_eq!(environment.read("workspace/a.txt").as_deref(), Some("agent\n"));
+
+    let path = format!("/session/{session}/rewind");
+    let seen = client.expect(Method::GET, &format!("{path}/snapshots"), None).await.unwrap();
+    let point = seen["snapshots"][1].clone();
+    let id = point["promptId"].as_str().unwrap().to_owned();
+    let mut plain = point;
+    for changing in ["promptId", "timestamp"] {
+        assert!(plain[changing].is_string());
+        plain[changing] = json!("<>");
+    }
+    assert_eq!(
+        plain,
+        json!({"promptId": "<>", "turnIndex": 1, "timestamp": "<>", "prompt": "second", "filesSince": 1,
+            "diffStats": {"filesChanged": 1, "insertions": 1, "deletions": 1},
+            "lasting": [{"kind": "command", "what": "echo agent > a.txt"}]})
+    );
+
+    environment.write("workspace/a.txt", "by hand again\n");
+    let body = json!({"promptId": id});
+    let (status, refused) = client.call(Method::POST, &path, Some(&body)).await.unwrap();
+    assert_eq!((status, &refused["code"]), (409, &json!("rewind_conflict")), "{refused}");
+    let file = environment.workspace().canonicalize().unwrap().join("a.txt").display().to_string();
+    assert_eq!(refused["conflicts"][0]["path"], json!(file));
+    let body = json!({"promptId": id, "force": true});
+    let done = client.expect(Method::POST, &path, Some(&body)).await.unwrap();
+    assert_eq!(
+        done,
+        json!({"rewound": true, "targetTurnIndex": 1, "filesChanged": [file], "filesFailed": [], "prompt": "second"})
+    );
+    assert_eq!(environment.read("workspace/a.txt").as_deref(), Some("by hand\n"));
+    let told = next_of(&mut events, "session_rewound").await;
+    assert_eq!(
+        told["data"],
+        json!({"sessionId": session, "promptId": id, "targetTurnIndex": 1, "filesChanged": [file], "filesFailed": []})
+    );
+    assert!(told["originatorClientId"].is_string(), "{told}");
+    let (status, gone) = client.call(Method::POST, &path, Some(&body)).await.unwrap();
+    assert_eq!((status, &gone["code"]), (404, &json!("rewind_point_not_found")), "{gone}");
+    // The decision that let the command run is where it was.
+    let audit = client.expect(Method::GET, "/audit", None).await.unwrap().to_string();
+    assert!(audit.contains(&request) && audit.contains("proceed_once"), "{audit}");
+
+    prompt(&mut client, &session, "third").await;
+    next_of(&mut events, "permission_request").await;
+    let body = json!({"promptId": "1"});
+    let (status, busy) = client.call(Method::POST, &path, Some(&body)).await.unwrap();
+    assert_eq!((status, &busy["code"]), (409, &json!("session_busy")), "{busy}");
+}

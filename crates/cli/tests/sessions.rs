@@ -211,3 +211,90 @@ fn records_and_outputs_are_their_owner_s_only() {
     }
     assert!(files >= 2, "{files} files in {}", tmp.display());
 }
+
+/// Files that say this.
+fn saying(environment: &TestEnvironment, text: &str) -> usize {
+    let says = |number: &usize| environment.read(&format!("workspace/f{number}")).as_deref() == Some(text);
+    (1..=FILES).filter(says).count()
+}
+
+const FILES: usize = 150;
+
+/// Prompts that a record still has.
+fn prompts(record: &[Value]) -> usize {
+    let mut ids: Vec<&Value> = Vec::new();
+    for line in record {
+        if !line["prompt"].is_null() {
+            ids.push(&line["id"]);
+        }
+        if let Some(at) = ids.iter().position(|id| **id == line["$rewindTo"]) {
+            ids.truncate(at);
+        }
+    }
+    ids.len()
+}
+
+/// Killed once so many files are back: whoever comes next finishes it, or nothing was begun.
+#[test]
+fn a_way_back_that_is_killed_is_gone_to_its_end_or_not_at_all() {
+    for back in [0, 1, FILES / 3, FILES - 1] {
+        let environment = TestEnvironment::new();
+        for number in 1..=FILES {
+            environment.write(&format!("workspace/f{number}"), "old\n");
+        }
+        assert_eq!(answer(&environment, &["-p", "first"], "hello").code, Some(0));
+        let command = format!("for i in $(seq {FILES}); do echo new > f$i; done; mkdir -p d && echo new > d/g");
+        let steps = [json!([call("run_shell_command", json!({"command": command}))]), json!([{"text": "done"}])];
+        let file = script(&environment, "change.jsonl", &steps);
+        let ran = run(&mut convoke(&environment, &["--fake-responses", &file, "-y", "-r", "-p", "second"]), "");
+        assert_eq!((ran.code, saying(&environment, "new\n")), (Some(0), FILES), "{}", ran.stderr);
+
+        let file = script(&environment, "none.jsonl", &[]);
+        let args = ["--fake-responses", &file, "--resume", "latest", "--rewind", "2"];
+        let mut rewind = convoke(&environment, &args);
+        let mut child = rewind.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while saying(&environment, "old\n") < back && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        // Another session in the folder.
+        assert_eq!(answer(&environment, &["-p", "elsewhere"], "hello").code, Some(0));
+        let old = saying(&environment, "old\n");
+        let record = records(&environment).into_iter().find(|lines| lines[1]["content"][1]["text"] == "first").unwrap();
+        match (old, prompts(&record)) {
+            (FILES, 1) => assert_eq!(environment.read("workspace/d/g"), None),
+            (0, 2) => assert_eq!(back, 0, "something had gone back"),
+            mixed => panic!("killed after {back}: {mixed:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_session_goes_back_before_its_next_prompt_or_instead_of_one() {
+    let environment = TestEnvironment::new();
+    environment.write("workspace/a.txt", "by hand\n");
+    assert_eq!(answer(&environment, &["-p", "first"], "hello").code, Some(0));
+    let write = json!([call("write_file", json!({"file_path": "a.txt", "content": "agent\n"}))]);
+    let file = script(&environment, "write.jsonl", &[write, json!([{"text": "done"}])]);
+    let ran = run(&mut convoke(&environment, &["--fake-responses", &file, "-y", "-r", "-p", "second"]), "");
+    assert_eq!((ran.code, environment.read("workspace/a.txt").as_deref()), (Some(0), Some("agent\n")));
+
+    let listed = answer(&environment, &["-r", "-p", "/rewind"], "-");
+    assert!(listed.stdout.contains("2. second") && listed.stdout.contains("a.txt"), "{}", listed.stdout);
+    let unknown = answer(&environment, &["-r", "--rewind", "7", "-p", "x"], "-");
+    assert_eq!(unknown.code, Some(42), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("there is no such point"), "{}", unknown.stderr);
+    environment.write("workspace/a.txt", "by hand again\n");
+    let refused = answer(&environment, &["-r", "--rewind", "2"], "-");
+    assert_eq!((refused.code, refused.stderr.contains("changed since by somebody else")), (Some(42), true));
+    let done = answer(&environment, &["-r", "--rewind", "2", "--rewind-mode", "files", "--rewind-force"], "-");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stdout.contains("Files are as before prompt 2."), "{}", done.stdout);
+    assert_eq!(environment.read("workspace/a.txt").as_deref(), Some("by hand\n"));
+    let went_on = answer(&environment, &["-r", "--rewind", "2", "--rewind-mode", "conversation", "-p", "third"], "ok");
+    assert_eq!((went_on.code, went_on.stdout.ends_with("ok\n")), (Some(0), true), "{}", went_on.stdout);
+    assert_eq!(prompts(&records(&environment)[0]), 2);
+    assert_eq!(answer(&environment, &["--rewind", "2", "-p", "x"], "-").code, Some(1), "of which session?");
+}

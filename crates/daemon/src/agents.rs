@@ -13,6 +13,7 @@ mod keeper;
 mod order;
 mod replay;
 mod reports;
+pub(crate) mod rewind;
 mod served;
 mod start;
 mod state;
@@ -378,6 +379,8 @@ impl Agents {
             Wish::Model(model, _) => {
                 (hosted.state().ask_for_model(&agent_session, model), (-32601, start::NO_MODELS.to_owned()))
             }
+            Wish::RewindPoints(_) => (Some(rewind::ask_for_points(&agent_session)), (0, String::new())),
+            Wish::Rewind(fields, _) => (Some(rewind::ask(&agent_session, fields)), (0, String::new())),
         };
         let Some(ask) = ask else {
             let (code, message) = missing;

@@ -19,7 +19,7 @@ use convoke_bridge::{
 };
 use convoke_protocol::{ApprovalMode, ClientId, SessionId};
 use convoke_stdx::Clock;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -185,6 +185,25 @@ impl Handle {
     ) -> Result<Value, Refusal> {
         let (reply, done) = oneshot::channel();
         self.send(Command::Change { session, client, wish: Wish::Model(model, reply) }).await?;
+        done.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Has the agent say to which points a session can go back; the answer is the agent's.
+    pub(crate) async fn rewind_points(&self, session: SessionId) -> Result<Value, Refusal> {
+        let (reply, done) = oneshot::channel();
+        self.send(Command::Change { session, client: None, wish: Wish::RewindPoints(reply) }).await?;
+        done.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Has the agent take a session back; the answer is the agent's.
+    pub(crate) async fn rewind(
+        &self,
+        session: SessionId,
+        client: Option<ClientId>,
+        fields: Map<String, Value>,
+    ) -> Result<Value, Refusal> {
+        let (reply, done) = oneshot::channel();
+        self.send(Command::Change { session, client, wish: Wish::Rewind(fields, reply) }).await?;
         done.await.unwrap_or_else(|_| Err(gone()))
     }
 

@@ -38,6 +38,7 @@ const FEATURES: &[&str] = &[
     "session_context",
     "session_supported_commands",
     "session_approval_mode_control",
+    "session_rewind",
     "permission_mediation",
     "non_blocking_prompt",
 ];

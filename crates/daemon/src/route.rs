@@ -59,6 +59,10 @@ pub(crate) enum Route {
     ApprovalMode(String),
     /// `POST /session/:id/model`.
     Model(String),
+    /// `POST /session/:id/rewind`.
+    Rewind(String),
+    /// `GET /session/:id/rewind/snapshots`.
+    RewindSnapshots(String),
     /// `GET /session/:id/context`.
     Context(String),
     /// `GET /session/:id/supported-commands`.
@@ -137,6 +141,8 @@ pub(crate) const TABLE: &[Line] = &[
     line("PATCH", "/session/:id/metadata", |ids| Route::Metadata(ids.take())),
     line("POST", "/session/:id/approval-mode", |ids| Route::ApprovalMode(ids.take())),
     line("POST", "/session/:id/model", |ids| Route::Model(ids.take())),
+    line("POST", "/session/:id/rewind", |ids| Route::Rewind(ids.take())),
+    line("GET", "/session/:id/rewind/snapshots", |ids| Route::RewindSnapshots(ids.take())),
     line("GET", "/session/:id/context", |ids| Route::Context(ids.take())),
     line("GET", "/session/:id/supported-commands", |ids| Route::Commands(ids.take())),
 ];
@@ -216,6 +222,8 @@ impl Route {
             Self::Metadata(id) => ("PATCH /session/:id/metadata", Some(id)),
             Self::ApprovalMode(id) => ("POST /session/:id/approval-mode", Some(id)),
             Self::Model(id) => ("POST /session/:id/model", Some(id)),
+            Self::Rewind(id) => ("POST /session/:id/rewind", Some(id)),
+            Self::RewindSnapshots(id) => ("GET /session/:id/rewind/snapshots", Some(id)),
             Self::Context(id) => ("GET /session/:id/context", Some(id)),
             Self::Commands(id) => ("GET /session/:id/supported-commands", Some(id)),
         }

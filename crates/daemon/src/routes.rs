@@ -6,6 +6,7 @@ mod events;
 pub(crate) mod list;
 mod permission;
 mod prompt;
+mod rewind;
 mod session;
 
 use convoke_bridge::{Caller, Refusal};
@@ -78,6 +79,8 @@ pub(crate) async fn answer(service: &Service, route: &Route, incoming: Incoming<
         Route::Heartbeat(id) => session::heartbeat(service, &incoming, id).await,
         Route::Detach(id) => session::detach(service, &incoming, id).await,
         Route::Metadata(id) => session::metadata(service, &incoming, id).await,
+        Route::Rewind(id) => rewind::rewind(service, &incoming, id).await,
+        Route::RewindSnapshots(id) => rewind::snapshots(service, id).await,
         Route::ApprovalMode(id) => context::approval_mode(service, &incoming, id).await,
         Route::Model(id) => context::model(service, &incoming, id).await,
         Route::Context(id) => context::context(service, id).await,

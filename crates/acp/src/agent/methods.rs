@@ -14,6 +14,7 @@ use super::content;
 use super::desk::{Incoming, Origin, Wanted};
 use super::outbox::Client;
 use super::past::GoOn;
+use super::rewind::{self, Aside, BackRequest, BranchRequest, PointsRequest};
 use super::session::Command;
 use super::steer::{self, SteerRequest};
 
@@ -28,6 +29,7 @@ pub(super) fn connection(
 ) -> sdk::v1::Builder<sdk::Agent, impl sdk::HandleDispatchFrom<sdk::Client>> {
     let [new, prompt, mode, option, close, cancel, login, logout] = [(); 8].map(|()| incoming.clone());
     let steer = incoming.clone();
+    let [points, back, branch] = [(); 3].map(|()| incoming.clone());
     let [load, resume, list, delete] = [(); 4].map(|()| incoming.clone());
     sdk::Agent
         .v1()
@@ -168,6 +170,31 @@ pub(super) fn connection(
             },
             sdk::on_receive_request!(),
         )
+        .on_receive_request(
+            async move |request: PointsRequest, responder: sdk::v1::Responder<_>, _: Client| {
+                let _: &sdk::v1::Responder<serde_json::Value> = &responder;
+                let command = Command::Aside(Aside::Points, responder.erase_to_json());
+                pass(&points, Incoming::To(SessionId(request.session_id), command))
+            },
+            sdk::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: BackRequest, responder: sdk::v1::Responder<_>, _: Client| {
+                let _: &sdk::v1::Responder<serde_json::Value> = &responder;
+                let BackRequest { session_id, to, what, force } = request;
+                let command = Command::Aside(Aside::Rewind { to, what, force }, responder.erase_to_json());
+                pass(&back, Incoming::To(SessionId(session_id), command))
+            },
+            sdk::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: BranchRequest, responder: sdk::v1::Responder<_>, _: Client| {
+                let _: &sdk::v1::Responder<serde_json::Value> = &responder;
+                let command = Command::Aside(Aside::Branch(request.at), responder.erase_to_json());
+                pass(&branch, Incoming::To(SessionId(request.session_id), command))
+            },
+            sdk::on_receive_request!(),
+        )
         .on_receive_notification(
             async move |request: schema::CancelNotification, _: Client| {
                 pass(&cancel, Incoming::Cancel(session_id(&request.session_id)))
@@ -206,7 +233,7 @@ fn introduction(factory: &dyn SessionFactory) -> schema::InitializeResponse {
         .auth_methods(ways.collect::<Vec<_>>())
         .agent_capabilities(
             schema::AgentCapabilities::new()
-                .meta(own_methods())
+                .meta(own_methods(recorded))
                 .load_session(recorded)
                 .mcp_capabilities(schema::McpCapabilities::new().http(true).sse(true))
                 .prompt_capabilities(prompts)
@@ -216,6 +243,8 @@ fn introduction(factory: &dyn SessionFactory) -> schema::InitializeResponse {
 }
 
 /// Our own methods, beside those of the protocol.
-fn own_methods() -> schema::Meta {
-    schema::Meta::from_iter([(crate::METHODS_META.to_owned(), [steer::METHOD].into())])
+fn own_methods(recorded: bool) -> schema::Meta {
+    let back = if recorded { &rewind::METHODS[..] } else { &[] };
+    let methods: Vec<&str> = std::iter::once(steer::METHOD).chain(back.iter().copied()).collect();
+    schema::Meta::from_iter([(crate::METHODS_META.to_owned(), methods.into())])
 }

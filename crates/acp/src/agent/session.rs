@@ -30,6 +30,7 @@ use super::outbox::Outbox;
 use super::past::Past;
 use super::permission::{self, Question};
 use super::quota::Quota;
+use super::rewind::Aside;
 use super::settings;
 use super::steer;
 use super::translate::Translator;
@@ -55,6 +56,7 @@ pub(super) enum Command {
     },
     /// Something to say to the running turn.
     Steer(String, Responder),
+    Aside(Aside, Responder),
     /// `session/cancel`, in its place among the others: it is for the prompt before it and for none behind.
     Cancel,
     Close(Responder),
@@ -68,6 +70,7 @@ impl Command {
             Self::Prompt(_, responder)
             | Self::SetMode(_, responder)
             | Self::Steer(_, responder)
+            | Self::Aside(_, responder)
             | Self::SetOption { responder, .. }
             | Self::Close(responder) => Some(responder),
         }
@@ -246,6 +249,13 @@ impl Running {
             }
             Command::Steer(text, responder) => {
                 answer(responder, Ok(steer::told(&self.hosted.control.steer(&text))));
+            }
+            // An opening tells what was said: until it is over there is nothing to go back from.
+            Command::Aside(_, responder) if self.opening.is_some() => answer(responder, Err(RpcError::busy())),
+            Command::Aside(aside, responder) => {
+                let control = Arc::clone(&self.hosted.control);
+                let done = async move { answer(responder, aside.carry_out(&*control).await) };
+                self.work.push(done.boxed());
             }
             Command::Cancel => self.cancel(),
             Command::Close(responder) => self.closing = Some(responder),

@@ -174,6 +174,24 @@ async fn a_running_turn_is_spoken_to_and_none_is_not() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_not_recorded_can_not_go_back_and_says_so() {
+    let mut client = begin("/work", json!({})).await;
+    let unavailable = json!({"outcome": "unavailable", "why": "this session is not recorded"});
+    for (id, method, params) in [
+        (3, "_convoke/session/rewind_points", json!({"sessionId": "s1"})),
+        (4, "_convoke/session/rewind", json!({"sessionId": "s1", "to": 1})),
+        (5, "_convoke/session/branch", json!({"sessionId": "s1"})),
+    ] {
+        client.call(id, method, params).await;
+        assert_eq!(client.read().await["result"], unavailable, "{method}");
+        client.call(id + 10, method, json!({"sessionId": "nobody", "to": "x"})).await;
+        assert_eq!(client.read().await["error"]["code"], -32002, "{method}");
+        client.call(id + 20, method, json!({})).await;
+        assert_eq!(client.read().await["error"]["code"], -32602, "{method}");
+    }
+}
+
+#[tokio::test]
 async fn a_cancellation_is_for_the_prompt_before_it() {
     let mut client = begin("/work", json!({})).await;
     for round in 0..20 {

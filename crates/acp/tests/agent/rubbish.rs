@@ -59,6 +59,7 @@ async fn every_method_answers_every_rubbish() {
         "session/set_config_option",
         "session/fork",
         "_convoke/session/steer",
+        "_convoke/session/rewind",
         "_unknown/method",
         "",
     ];

@@ -11,6 +11,19 @@ pub(crate) struct SessionArgs {
     #[arg(conflicts_with_all = ["session_id", "session_file"])]
     pub(crate) resume: Option<String>,
 
+    /// Go back to before a prompt of the resumed session, by its number or id; `/rewind` as a prompt lists them
+    #[arg(long, value_name = "PROMPT", requires = "resume")]
+    pub(crate) rewind: Option<String>,
+
+    /// What goes back
+    #[arg(long, value_name = "WHAT", requires = "rewind", default_value = "both")]
+    #[arg(value_parser = ["conversation", "files", "both"])]
+    pub(crate) rewind_mode: String,
+
+    /// Take back files that somebody else changed as well
+    #[arg(long, requires = "rewind")]
+    pub(crate) rewind_force: bool,
+
     /// Begin with the conversation of this file, which stays as it is
     #[arg(long, value_name = "FILE", conflicts_with = "session_id")]
     pub(crate) session_file: Option<PathBuf>,

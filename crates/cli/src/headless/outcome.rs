@@ -66,7 +66,7 @@ impl Failure {
             "quota" | "rate_limit" | "capacity" => ExitCode::Quota,
             "LOOP_DETECTED" => ExitCode::Loop,
             "no_space_left" => ExitCode::Tool,
-            "COMMAND_REFUSED" => ExitCode::Input,
+            "COMMAND_REFUSED" | "REWIND_REFUSED" => ExitCode::Input,
             _ => ExitCode::Failure,
         };
         let status = meta("status").and_then(Value::as_u64);

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::order::{Change, Started, Wish};
 use super::replay::Replay;
+use super::rewind;
 use super::served::Served;
 use super::start;
 use super::state::SessionState;
@@ -134,6 +135,7 @@ impl Hosted {
         match wish {
             Wish::Mode(mode, _) => self.setting_mode = Some(*mode),
             Wish::Model(model, _) => self.setting_model = Some(model.clone()),
+            Wish::RewindPoints(_) | Wish::Rewind(..) => {}
         }
     }
 
@@ -207,6 +209,12 @@ impl Hosted {
                         out.push(Input::ModelSwitchFailed { session, originator, model_id, error });
                     }
                 }
+                let _ = reply.send(result.map_err(Refusal::StartFailed));
+            }
+            Wish::RewindPoints(reply) => drop(reply.send(result.map_err(Refusal::StartFailed))),
+            Wish::Rewind(_, reply) => {
+                let told = result.as_ref().ok().and_then(|answer| rewind::told(session, originator, answer));
+                out.extend(told);
                 let _ = reply.send(result.map_err(Refusal::StartFailed));
             }
         }

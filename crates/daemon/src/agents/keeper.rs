@@ -190,7 +190,9 @@ impl Keeper {
             }
             Order::Change(change) => {
                 calls.spawn(async move {
-                    let (limit, method) = (options.limits.cancel_timeout, change.ask.method);
+                    let limits = &options.limits;
+                    let limit = if change.wish.is_long() { limits.restore_timeout } else { limits.cancel_timeout };
+                    let method = change.ask.method;
                     let answer = timeout(limit, agent.request(method, change.ask.params.clone())).await;
                     let stuck = answer.is_err();
                     let result = match answer {

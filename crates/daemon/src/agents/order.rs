@@ -3,7 +3,7 @@
 use convoke_acp::{ChildEvent, PermissionReply, Withdrawal};
 use convoke_bridge::{CreationId, Refusal, ReplyKey, Resolution, StartFailure, TurnOutcome};
 use convoke_protocol::{ApprovalMode, ClientId, PromptId, SessionId};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use super::served::Served;
@@ -78,15 +78,26 @@ pub(crate) enum Wish {
     Mode(ApprovalMode, oneshot::Sender<Result<ApprovalMode, Refusal>>),
     /// Another model; the answer is the agent's.
     Model(String, oneshot::Sender<Result<Value, Refusal>>),
+    /// To see the points that the session can go back to; the answer is the agent's.
+    RewindPoints(oneshot::Sender<Result<Value, Refusal>>),
+    /// To go back: what the agent is asked, but for the session; the answer is the agent's.
+    Rewind(Map<String, Value>, oneshot::Sender<Result<Value, Refusal>>),
 }
 
 impl Wish {
+    /// Whether it may take as long as a session takes to be loaded: files are put back one by one.
+    pub(crate) fn is_long(&self) -> bool {
+        matches!(self, Self::RewindPoints(_) | Self::Rewind(..))
+    }
+
     /// Tells whoever waits that nothing changed.
     pub(crate) fn refuse(self, refusal: Refusal) {
         // They may be gone.
         match self {
             Self::Mode(_, reply) => drop(reply.send(Err(refusal))),
-            Self::Model(_, reply) => drop(reply.send(Err(refusal))),
+            Self::Model(_, reply) | Self::RewindPoints(reply) | Self::Rewind(_, reply) => {
+                drop(reply.send(Err(refusal)));
+            }
         }
     }
 }

@@ -136,3 +136,28 @@ async fn a_session_may_start_with_a_model() {
     let plain = rig.client.post("/session", "", json!({"sessionScope": "thread"})).await.json();
     assert_eq!(plain.get("modelApplied"), None);
 }
+
+#[tokio::test]
+async fn an_agent_that_can_not_go_back_is_told_of_as_such() {
+    let rig = Rig::new().await;
+    let member = rig.join("single").await;
+    let code = |answer: &crate::client::Response| answer.json()["code"].clone();
+    let refused = rig.client.get(&member.path("rewind/snapshots")).await;
+    assert_eq!((refused.status, code(&refused)), (400, json!("rewind_unsupported")));
+    let refused = rig.client.post(&member.path("rewind"), &member.id, json!({"promptId": "x"})).await;
+    assert_eq!((refused.status, code(&refused)), (400, json!("rewind_unsupported")));
+    for (body, expected) in [
+        (json!({}), "missing_prompt_id"),
+        (json!({"promptId": ""}), "missing_prompt_id"),
+        (json!({"promptId": "x", "rewindFiles": 1}), "invalid_rewind_files_flag"),
+        (json!({"promptId": "x", "what": "all"}), "invalid_rewind_what"),
+        (json!({"promptId": "x", "force": "yes"}), "invalid_force_flag"),
+    ] {
+        let refused = rig.client.post(&member.path("rewind"), &member.id, body).await;
+        assert_eq!((refused.status, code(&refused)), (400, json!(expected)));
+    }
+    let stranger = rig.client.post(&member.path("rewind"), "mallory", json!({"promptId": "x"})).await;
+    assert_eq!((stranger.status, code(&stranger)), (400, json!("invalid_client_id")));
+    let nowhere = rig.client.get("/session/nope/rewind/snapshots").await;
+    assert_eq!((nowhere.status, code(&nowhere)), (404, json!("session_not_found")));
+}

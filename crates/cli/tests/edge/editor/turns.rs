@@ -42,7 +42,15 @@ async fn what_was_said_too_late_comes_back_with_the_answer() {
     let environment = TestEnvironment::new();
     environment.write("home/.convoke/settings.json", json!({"model": {"maxSessionTurns": 1}}).to_string());
     let (mut editor, welcome) = Editor::start(agent(&environment, &writes("a.txt")), json!({})).await;
-    assert_eq!(welcome["agentCapabilities"]["_meta"]["convoke.methods"], json!(["_convoke/session/steer"]));
+    assert_eq!(
+        welcome["agentCapabilities"]["_meta"]["convoke.methods"],
+        json!([
+            "_convoke/session/steer",
+            "_convoke/session/rewind_points",
+            "_convoke/session/rewind",
+            "_convoke/session/branch",
+        ])
+    );
     let session = editor.session(&environment).await;
     let turn = editor.begin(&session, "write").await;
     let question = editor.until(asks).await;
