@@ -184,30 +184,7 @@ impl Translator {
             AgentEventBody::Error { status, message, fatal: false } if thread.is_none() => {
                 let mut error = event.meta.clone();
                 error.insert("status".to_owned(), json!(status));
-                if self.abilities.notices() {
-                    let meta = json!({"error": error});
-                    let (kind, severity) = ("notice", "warning");
-                    return vec![json!({"sessionUpdate": kind, "severity": severity, "title": message, "_meta": meta})];
-                }
-                vec![json!({
-                    "sessionUpdate": "agent_thought_chunk",
-                    "content": content::text_block(message),
-                    "_meta": {"error": error},
-                })]
-            }
-            AgentEventBody::Custom { kind, data: Some(data) } if kind == "notice" && thread.is_none() => {
-                let message = data.get("message").and_then(Value::as_str).unwrap_or_default();
-                let meta = json!({"notice": data});
-                if self.abilities.notices() {
-                    return vec![
-                        json!({"sessionUpdate": kind, "severity": "warning", "title": message, "_meta": meta}),
-                    ];
-                }
-                vec![json!({
-                    "sessionUpdate": "agent_thought_chunk",
-                    "content": content::text_block(message),
-                    "_meta": meta,
-                })]
+                vec![self.warning(message, &json!({"error": error}))]
             }
             // A hook's words to the user. They are not the agent's, so they don't go where its answer goes.
             AgentEventBody::Custom { kind, data: Some(data) } if kind == "hook_message" => {
@@ -221,7 +198,9 @@ impl Translator {
             AgentEventBody::Custom { kind, data: Some(data) } if kind == "notice" && thread.is_none() => {
                 let stopped = data.get("code").and_then(Value::as_str) == Some(RECORDING_STOPPED);
                 let info = json!({"sessionUpdate": "session_info_update", "_meta": {crate::RECORDING_META: false}});
-                std::iter::once(self.notice(data)).chain(stopped.then_some(info)).collect()
+                let message = data.get("message").and_then(Value::as_str).unwrap_or_default();
+                let told = self.warning(message, &json!({"notice": data}));
+                std::iter::once(told).chain(stopped.then_some(info)).collect()
             }
             AgentEventBody::AgentStart | AgentEventBody::AgentEnd { .. } => {
                 self.message = None;
@@ -236,9 +215,7 @@ impl Translator {
     }
 
     /// Something that a person should know and that the model does not say.
-    fn notice(&self, data: &Value) -> Value {
-        let message = data.get("message").and_then(Value::as_str).unwrap_or_default();
-        let meta = json!({"notice": data});
+    fn warning(&self, message: &str, meta: &Value) -> Value {
         if self.abilities.notices() {
             return json!({"sessionUpdate": "notice", "severity": "warning", "title": message, "_meta": meta});
         }
