@@ -95,9 +95,6 @@ pub trait LifecycleHooks: Send + Sync {
 
     /// The history is about to be compressed: only when it really is.
     async fn pre_compress(&self, _trigger: CompressTrigger) {}
-
-    /// The history was looked over for a prompt, and is short enough. Once per invocation.
-    async fn history_is_short(&self) {}
 }
 
 /// What a session begins with.

@@ -13,7 +13,7 @@ mod tests;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use convoke_adk::{Event, InvocationContext, LiveSession, ModelError};
+use convoke_adk::{Event, LiveSession, ModelError};
 use convoke_protocol::{AgentEventBody, CompressOutcome};
 use convoke_stdx::Clock;
 use serde_json::json;
@@ -55,13 +55,11 @@ pub(crate) struct Compressor {
     clock: Clock,
     /// The size at which the last attempt failed.
     failed_at: Mutex<Option<u64>>,
-    /// The invocation whose history was last said to be short enough.
-    told_short: Mutex<String>,
 }
 
 impl Compressor {
     pub(crate) fn new(parts: CompressorParts) -> Self {
-        Self { parts, clock: Clock::start(), failed_at: Mutex::new(None), told_short: Mutex::default() }
+        Self { parts, clock: Clock::start(), failed_at: Mutex::new(None) }
     }
 
     /// Whether a session of this size is due.
@@ -78,14 +76,14 @@ impl Compressor {
     }
 
     /// Compresses if the session is due.
-    pub(crate) async fn compress_if_due(&self, cx: &InvocationContext, instruction_tokens: u64) -> CompressOutcome {
-        let (session, cancel) = (&cx.session, &cx.cancel);
+    pub(crate) async fn compress_if_due(
+        &self,
+        session: &LiveSession,
+        instruction_tokens: u64,
+        cancel: &CancellationToken,
+    ) -> CompressOutcome {
         let size = self.parts.history.size(session, instruction_tokens).total();
         if !self.is_due(size) {
-            if self.is_first_look(&cx.invocation_id) {
-                // Who cancels meanwhile ends the invocation at its next step.
-                cancel.run_until_cancelled(self.parts.hooks.history_is_short()).await;
-            }
             return CompressOutcome::Noop;
         }
         let failed_at = *self.failed_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,16 +92,6 @@ impl Compressor {
             return self.cut_output(session, size).await;
         }
         self.compress(session, size, CompressTrigger::Auto, cancel).await
-    }
-
-    /// Whether this invocation's history was not looked over before; never, where it is not compressed at all.
-    fn is_first_look(&self, invocation: &str) -> bool {
-        let mut told = self.told_short.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = self.parts.threshold > 0.0 && *told != invocation;
-        if first {
-            invocation.clone_into(&mut told);
-        }
-        first
     }
 
     /// Compresses now, whatever the size.

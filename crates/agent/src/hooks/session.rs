@@ -125,11 +125,6 @@ impl SessionHooks {
         verdict
     }
 
-    async fn fire_pre_compress(&self, trigger: CompressTrigger) {
-        let fields = field("trigger", trigger.name());
-        self.fire(HookEvent::PreCompress, Some(trigger.name()), fields).await;
-    }
-
     /// Tells the user something, where somebody listens.
     fn say(&self, hook: Option<(&str, HookEvent)>, text: &str, warning: bool) {
         let Some(emitter) = self.stream.get() else { return };
@@ -295,12 +290,7 @@ impl LifecycleHooks for SessionHooks {
 
     async fn pre_compress(&self, trigger: CompressTrigger) {
         self.embedded.pre_compress(trigger).await;
-        self.fire_pre_compress(trigger).await;
-    }
-
-    /// Commands that were written for others count on hearing of each look at the history, not of compression alone.
-    async fn history_is_short(&self) {
-        self.embedded.history_is_short().await;
-        self.fire_pre_compress(CompressTrigger::Auto).await;
+        let fields = field("trigger", trigger.name());
+        self.fire(HookEvent::PreCompress, Some(trigger.name()), fields).await;
     }
 }

@@ -27,7 +27,7 @@ impl RequestProcessor for CompressionProcessor {
 
     async fn run(&self, cx: &InvocationContext, request: &mut LlmRequest) -> Result<(), FlowError> {
         let instruction = request.system_instruction.iter().map(|text| text_tokens(text)).sum();
-        match self.0.compress_if_due(cx, instruction).await {
+        match self.0.compress_if_due(&cx.session, instruction, &cx.cancel).await {
             _ if cx.cancel.is_cancelled() => Err(FlowError::Cancelled),
             CompressOutcome::Noop | CompressOutcome::Busy => Ok(()),
             // A failure may have cut old output all the same.

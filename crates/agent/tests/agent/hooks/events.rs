@@ -172,16 +172,6 @@ async fn a_session_s_start_adds_once_and_its_end_is_told() {
 }
 
 #[tokio::test]
-async fn each_prompt_s_first_look_at_the_history_is_told() {
-    let hooks = json!({"PreCompress": [{"matcher": "auto", "hooks": [notes(json!({}))]}]});
-    let hooked = Setup::new(reads()).start(hooks).await;
-    hooked.rig.run("go").await;
-    assert!(hooked.rig.requests.lock().unwrap().len() > 1, "several calls of the model");
-    let noted = hooked.noted();
-    assert_eq!((noted.len(), &noted[0]["trigger"]), (1, &json!("auto")));
-}
-
-#[tokio::test]
 async fn a_question_is_notified_and_waits_for_nobody() {
     let writes = vec![
         vec![piece(vec![call("write_file", json!({"file_path": "c.txt", "content": "x"}))]), stop()],
