@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use convoke_adk::{Content, Event, FunctionCall, FunctionResponse, Part, Role, Session};
-use convoke_agent::{LoopDetector, MaskingOptions, MeasuredMasking};
+use convoke_agent::{LoopDetector, MaskingOptions, MeasuredMasking, MeasuredRecord};
 use serde_json::json;
 
 /// Outputs of the long session, and the bytes of each: a hundred megabytes.
@@ -20,6 +20,9 @@ const OUTPUTS: usize = 10_000;
 const OUTPUT_BYTES: usize = 10_000;
 /// Text that the loop detector is shown.
 const TEXT_BYTES: usize = 32 * 1024 * 1024;
+/// What was said in the record that is loaded, in bytes and in turns.
+const RECORD_BYTES: usize = 50_000_000;
+const RECORD_TURNS: usize = 5_000;
 /// Times that a pass over a session that does not change is repeated: one alone is too short for a clock.
 const STEADY: u32 = 20;
 
@@ -32,6 +35,9 @@ fn main() {
     }
     if wanted("inside-loops") {
         loops(rounds);
+    }
+    if wanted("inside-record") {
+        record(rounds);
     }
 }
 
@@ -185,5 +191,48 @@ fn loops(rounds: usize) {
             black_box(rolling(black_box(&text)));
         }))
     }));
+    floor.say();
+}
+
+/// Turns of a prompt, a call with its result, and an answer, in lines as Gemini CLI writes them.
+fn spoken() -> String {
+    let head =
+        json!({"sessionId": "measured", "projectHash": "00", "startTime": "2026-05-01T10:00:00.000Z", "kind": "main"});
+    let mut lines = format!("{head}\n");
+    for turn in 0..RECORD_TURNS {
+        let time = "2026-05-01T10:00:01.000Z";
+        let id = format!("call-{turn}");
+        let output = prose(turn, RECORD_BYTES / RECORD_TURNS);
+        let response = json!({"functionResponse": {"id": id, "name": "read_file", "response": {"output": output}}});
+        let call = json!({"id": id, "name": "read_file", "args": {"file_path": "src/lib.rs"}, "status": "success", "result": [response]});
+        for line in [
+            json!({"id": format!("p{turn}"), "timestamp": time, "type": "user", "content": [{"text": "and the next one?"}]}),
+            json!({"id": format!("c{turn}"), "timestamp": time, "type": "gemini", "content": "I read it.", "toolCalls": [call]}),
+            json!({"id": format!("a{turn}"), "timestamp": time, "type": "gemini", "content": "It is fine."}),
+        ] {
+            lines.push_str(&line.to_string());
+            lines.push('\n');
+        }
+    }
+    lines
+}
+
+fn record(rounds: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("spoken.jsonl");
+    std::fs::write(&file, spoken()).unwrap();
+    let record = MeasuredRecord::adopt(folder.path(), &file).unwrap();
+    let mut load = Figure::new("a record of 50 MB and 20 000 events is loaded", "ms");
+    let mut floor = Figure::new("a record of 50 MB: floor, each line as untyped JSON", "ms");
+    for _ in 0..rounds {
+        load.values.push(ms(|| assert_eq!(record.load().unwrap(), RECORD_TURNS * 4)));
+        floor.values.push(ms(|| {
+            let text = std::fs::read_to_string(&file).unwrap();
+            for line in text.lines() {
+                black_box(serde_json::from_str::<serde_json::Value>(line).unwrap());
+            }
+        }));
+    }
+    load.say();
     floor.say();
 }
