@@ -9,8 +9,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Nothing that is waited for here takes this long, unless it never comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Nothing that is waited for here takes this long, unless it never comes: floods beside compilers included.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for something that must come.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
