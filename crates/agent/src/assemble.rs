@@ -287,6 +287,7 @@ impl AgentFactory {
             plans: plans.clone().and_then(|folder| plans::desk(folder, &policy, news.clone())),
             web: model.steered.clone().map(LlmWeb::new),
             terminals: terminals.filter(|_| options.client_terminals).map(|client| Arc::new(Terminals(client)) as _),
+            subagent: seat.map(|seat| seat.definition.name.clone()),
             discovered,
         };
         let further = options.include_directories.iter().chain(&additional_directories).cloned();

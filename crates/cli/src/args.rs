@@ -310,6 +310,18 @@ pub(crate) enum PolicyCommand {
         /// Its arguments
         #[arg(long, value_name = "JSON")]
         args: Option<String>,
+
+        /// The MCP server that the tool is of; --tool is then what the server calls it
+        #[arg(long, value_name = "NAME", requires = "tool")]
+        server: Option<String>,
+
+        /// What the tool says of itself, such as {"readOnlyHint": true}
+        #[arg(long, value_name = "JSON", requires = "tool")]
+        annotations: Option<String>,
+
+        /// The subagent that calls
+        #[arg(long, value_name = "NAME")]
+        subagent: Option<String>,
     },
     /// All rules, in the order in which they are asked
     List,

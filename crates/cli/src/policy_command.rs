@@ -3,7 +3,7 @@
 use std::fs;
 
 use convoke_protocol::ExitCode;
-use convoke_tools::policy::{Case, Decision, Policy, PolicyCall, Rule, parse_cases};
+use convoke_tools::policy::{Case, Checker, Decision, Policy, Rule, parse_cases};
 use convoke_tools::{Mode, PolicyOptions};
 use serde_json::{Value, json};
 
@@ -39,19 +39,32 @@ fn answer(args: &PolicyArgs) -> Result<Exit, Exit> {
         complain(&format!("warning: {warning}"));
     }
     match &args.command {
-        PolicyCommand::Explain { words, tool, args: given } => {
+        PolicyCommand::Explain { words, tool, args: given, server, annotations, subagent } => {
             let (tool, given) = match (tool, given) {
                 (None, None) => (SHELL.to_owned(), json!({"command": words.join(" ")})),
-                (Some(tool), Some(given)) => (tool.clone(), parse(given)?),
+                (Some(tool), Some(given)) => (tool.clone(), parse("--args", given)?),
                 (Some(tool), None) if words.is_empty() => (tool.clone(), json!({})),
                 (Some(_), None) => {
                     return Err(Exit::because(ExitCode::Input, "explain a tool: give its arguments with --args"));
                 }
-                (None, Some(given)) => (SHELL.to_owned(), parse(given)?),
+                (None, Some(given)) => (SHELL.to_owned(), parse("--args", given)?),
+            };
+            let annotations = annotations.as_ref().map(|text| parse("--annotations", text)).transpose()?;
+            let case = Case {
+                server: server.clone(),
+                annotations: annotations.and_then(|value| value.as_object().cloned()).unwrap_or_default(),
+                subagent: subagent.clone(),
+                ..Case::of(tool, given)
             };
             let policy = policy(found.options)?;
-            let judged = policy.judge(&PolicyCall::new(&tool, &given));
+            let judged = case.judge(&policy);
             print(&format!("in {} mode: {}", policy.mode().in_files(), judged.explain()));
+            let checkers = if judged.decision == Decision::Deny { Vec::new() } else { case.checkers(&policy) };
+            for Checker { name, source, .. } in checkers {
+                print(&format!(
+                    "  then the checker \"{name}\" is asked, which can only be stricter\n    rule: {source}"
+                ));
+            }
             Ok(Exit::ok())
         }
         PolicyCommand::List => {
@@ -69,10 +82,10 @@ fn answer(args: &PolicyArgs) -> Result<Exit, Exit> {
     }
 }
 
-fn parse(text: &str) -> Result<Value, Exit> {
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| Exit::because(ExitCode::Input, format!("read --args as JSON: {error}")))?;
-    if value.is_object() { Ok(value) } else { Err(Exit::because(ExitCode::Input, "read --args: it is no JSON object")) }
+fn parse(flag: &str, text: &str) -> Result<Value, Exit> {
+    let refused = |why: String| Exit::because(ExitCode::Input, why);
+    let value: Value = serde_json::from_str(text).map_err(|error| refused(format!("read {flag} as JSON: {error}")))?;
+    if value.is_object() { Ok(value) } else { Err(refused(format!("read {flag}: it is no JSON object"))) }
 }
 
 fn policy(options: PolicyOptions) -> Result<Policy, Exit> {
@@ -88,6 +101,9 @@ fn line(rule: &Rule) -> String {
     }
     for (key, value) in [("mcp", &scope.mcp_server), ("subagent", &scope.subagent)] {
         about.push_str(&value.as_ref().map(|value| format!(" {key}={value}")).unwrap_or_default());
+    }
+    if !scope.annotations.is_empty() {
+        about.push_str(&format!(" says={}", Value::Object(scope.annotations.clone())));
     }
     if let Some(modes) = &scope.modes {
         let names: Vec<&str> = modes.iter().copied().map(Mode::in_files).collect();
@@ -110,7 +126,7 @@ fn test(cases: &[Case], options: &PolicyOptions) -> Result<Exit, Exit> {
             ..options.clone()
         };
         let policy = policy(options)?;
-        let judged = policy.judge(&PolicyCall::new(&case.tool, &case.args));
+        let judged = case.judge(&policy);
         if judged.decision != case.expect {
             wrong += 1;
             let mode = policy.mode().in_files();

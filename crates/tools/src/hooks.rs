@@ -1,7 +1,8 @@
 //! The port to hooks: may someone else have a say before and after a tool runs?
 //!
 //! Called for every call of a registered tool, whatever is plugged in. A hook can make a call stricter or change its
-//! input; it can't allow what policy denies, because policy judges afterwards, the changed input included.
+//! input; it can't allow what policy denies: policy judges the call as it was written and as it was changed, and the
+//! stricter decision counts.
 
 use async_trait::async_trait;
 use convoke_adk::StopReason;

@@ -11,10 +11,14 @@ mod allowed;
 mod builtin;
 mod call;
 mod cases;
+#[cfg(test)]
+pub(crate) mod chance;
 mod checker;
 mod file;
 mod judge;
 mod lasting;
+#[cfg(test)]
+mod lattice;
 mod pattern;
 mod plans;
 mod rule;
@@ -328,7 +332,7 @@ impl Policy {
     /// Whether the model should be told of `tool`: not if every call would be refused, whatever its arguments.
     #[must_use]
     pub fn offer(&self, tool: &ToolFacts<'_>) -> Offer {
-        for rule in self.rules.iter().filter(|rule| self.is_in_force(rule) && rule.scope.covers(tool)) {
+        for rule in self.rules.iter().filter(|rule| self.is_in_force(rule) && rule.covers(tool)) {
             match (rule.decision, rule.scope.args.is_some()) {
                 (Decision::Deny, true) => {}
                 (Decision::Ask, true) if !self.interactive => {}

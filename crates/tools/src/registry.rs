@@ -19,6 +19,8 @@ const TOOLS_MAX: usize = 1024;
 /// The tools of one session.
 pub struct ToolRegistry {
     policy: SessionPolicy,
+    /// The subagent whose tools they are.
+    subagent: Option<String>,
     tools: RwLock<IndexMap<String, Arc<dyn DeclarativeTool>>>,
 }
 
@@ -37,7 +39,13 @@ impl ToolRegistry {
     /// A registry without tools.
     #[must_use]
     pub fn new(policy: SessionPolicy) -> Self {
-        Self { policy, tools: RwLock::default() }
+        Self { policy, subagent: None, tools: RwLock::default() }
+    }
+
+    /// The registry of this subagent: rules about it say what is offered, too.
+    #[must_use]
+    pub fn of_subagent(self, name: String) -> Self {
+        Self { subagent: Some(name), ..self }
     }
 
     /// Adds a tool after the others.
@@ -83,8 +91,9 @@ impl ToolRegistry {
         self.policy.offer(&ToolFacts {
             name: tool.name(),
             mcp_server: tool.mcp_server(),
+            mcp_tool: tool.origin().map(|origin| origin.tool.as_str()),
             annotations: Some(&annotations),
-            subagent: None,
+            subagent: self.subagent.as_deref(),
         })
     }
 

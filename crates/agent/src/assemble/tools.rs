@@ -30,6 +30,10 @@ pub(super) fn registry(
     ports: ToolPorts,
 ) -> Result<Arc<ToolRegistry>, SessionError> {
     let registry = ToolRegistry::new(policy.clone());
+    let registry = match &ports.subagent {
+        Some(name) => registry.of_subagent(name.clone()),
+        None => registry,
+    };
     let near = NearContext::new(workspace.cwd().to_owned(), options.context.names.clone());
     let skills = skills(options, workspace);
     let discovered = ports.discovered.clone();
@@ -63,12 +67,14 @@ pub(super) struct ToolPorts {
     pub(super) plans: Option<PlanDesk>,
     /// Where commands run that a person watches.
     pub(super) terminals: Option<Arc<dyn ClientTerminals>>,
+    /// The subagent whose tools they are.
+    pub(super) subagent: Option<String>,
     /// What the project brings.
     pub(super) discovered: Vec<Arc<dyn DeclarativeTool>>,
 }
 
 fn with_ports(options: &AgentOptions, ports: ToolPorts) -> Vec<Arc<dyn DeclarativeTool>> {
-    let ToolPorts { questioner, stream, web, plans, terminals: _, discovered: _ } = ports;
+    let ToolPorts { questioner, stream, web, plans, terminals: _, subagent: _, discovered: _ } = ports;
     let web: Option<Arc<dyn WebModel>> = web.map(|web| Arc::new(web) as Arc<dyn WebModel>);
     let on_title = move |title: &str| {
         if let Some(emitter) = stream.get() {

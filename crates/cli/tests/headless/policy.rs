@@ -32,6 +32,26 @@ fn what_would_happen_is_told_with_the_rule() {
     let list = policy(&environment, &["list"]);
     let first = list.stdout.lines().find(|line| line.starts_with("4.")).unwrap().to_owned();
     assert!(first.starts_with("4.100 deny     run_shell_command \"git push\"  ["), "{first}");
+    // Rules about servers and subagents, and who else is asked.
+    let more = "[[rule]]\nmcpName = \"my docs\"\ntoolName = \"find\"\ndecision = \"allow\"\npriority = 3\n\
+                toolAnnotations = { readOnlyHint = true }\n[[rule]]\nsubagent = \"scout\"\ndecision = \"deny\"\npriority = 2\n\
+                [[safety_checker]]\nmcpName = \"*\"\nchecker = { type = \"external\", name = \"scan\" }\n";
+    let more = environment.write("more.toml", more).display().to_string();
+    let call = ["explain", "--policy", &more, "--server", "my docs", "--tool", "find"];
+    let told = policy(&environment, &call);
+    assert!(told.stdout.starts_with("in default mode: ask_user: "), "{told:?}");
+    assert!(told.stdout.contains("then the checker \"scan\" is asked"), "{told:?}");
+    let read_only = [&call[..], &["--annotations", "{\"readOnlyHint\": true}"]].concat();
+    assert!(policy(&environment, &read_only).stdout.starts_with("in default mode: allow: "));
+    let by_scout = policy(&environment, &["explain", "--policy", &more, "--subagent", "scout", "ls"]);
+    assert!(by_scout.stdout.contains("more.toml:6 (user, 4.002)"), "{by_scout:?}");
+    let list = policy(&environment, &["list", "--policy", &more]);
+    assert!(list.stdout.contains("mcp=my docs says={\"readOnlyHint\":true}"), "{list:?}");
+    let cases = "[[case]]\ntool = \"find\"\nserver = \"my docs\"\nannotations = { readOnlyHint = true }\nexpect = \"allow\"\n\
+                 [[case]]\ncommand = \"ls\"\nsubagent = \"scout\"\nexpect = \"deny\"\n";
+    let cases = environment.write("cases.toml", cases).display().to_string();
+    let told = policy(&environment, &["test", &cases, "--policy", &more]);
+    assert_eq!((told.code, told.stdout.as_str()), (Some(0), "2 of 2 cases are as expected\n"));
     // One of ours of the same name takes its place.
     environment.write("home/.convoke/policies/rules.toml", "");
     assert!(policy(&environment, &["explain", "git push"]).stdout.starts_with("in default mode: ask_user: "));

@@ -1,6 +1,7 @@
 //! The whole way from calls to responses, with tools, people and hooks made for the test.
 
 mod kit;
+mod lattice;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

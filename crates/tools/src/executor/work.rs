@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{SchedulerOptions, prepare, told};
 use crate::approval::options as approval_options;
-use crate::policy::{Decision, LastingOffer, PolicyCall, SaveError, ToolFacts};
+use crate::policy::{Decision, Judgement, LastingOffer, PolicyCall, SaveError, ToolFacts};
 use crate::{
     ApprovalOutcome, ApprovalRequest, DeclarativeTool, ErrorType, ExecutionContext, HookCall, HookResult, Invocation,
     Reach, TailCall, ToolFailure, ToolOutput, Truncated, WritingCall,
@@ -72,6 +72,7 @@ pub(super) async fn judge(options: SchedulerOptions, candidate: Candidate) -> Ju
         return deny(None, ToolFailure::new(ErrorType::PolicyViolation, message), None);
     }
     let rewritten = before.rewrite.filter(|args| *args != call.args);
+    let as_written = rewritten.as_ref().map(|_| as_written(&options, tool.as_ref(), &call.args, invocation.as_deref()));
     if let Some(args) = &rewritten {
         call.args = args.clone();
     }
@@ -88,6 +89,10 @@ pub(super) async fn judge(options: SchedulerOptions, candidate: Candidate) -> Ju
     let annotations = tool.annotations();
     let policy_call = policy_call(&options, tool.as_ref(), &annotations, &call.args, &touches);
     let mut judgement = options.policy.judge(&policy_call);
+    if let Some(before) = as_written {
+        let why = before.message.unwrap_or_else(|| AS_WRITTEN.to_owned());
+        judgement.tighten(before.decision, &before.source, Some(why));
+    }
     let asked = before.ask.or_else(|| invocation.demand());
     if let Some(reason) = &asked {
         judgement.tighten(Decision::Ask, "a hook or the tool", Some(reason.clone()));
@@ -116,6 +121,26 @@ pub(super) async fn judge(options: SchedulerOptions, candidate: Candidate) -> Ju
     Judged { args: rewritten, invocation: Some(invocation), verdict }
 }
 
+/// Why a call is asked about or refused that would pass as a hook rewrote it.
+const AS_WRITTEN: &str = "A hook changed its arguments; as it was written, the call does not pass.";
+
+/// What policy says of a call before a hook rewrote it: a hook moves decisions towards refusing, so what is refused or
+/// asked about stays so, whatever is made of it.
+fn as_written(
+    options: &SchedulerOptions,
+    tool: &dyn DeclarativeTool,
+    args: &Value,
+    invocation: Option<&dyn Invocation>,
+) -> Judgement {
+    let built = match invocation {
+        Some(_) => None,
+        None => prepare::build(tool, args).ok(),
+    };
+    let locations = invocation.or(built.as_deref()).map(Invocation::locations).unwrap_or_default();
+    let touches: Vec<&Path> = locations.iter().map(|location| Path::new(&location.path)).collect();
+    options.policy.judge(&policy_call(options, tool, &tool.annotations(), args, &touches))
+}
+
 /// A call as policy sees it.
 fn policy_call<'a>(
     options: &'a SchedulerOptions,
@@ -127,6 +152,7 @@ fn policy_call<'a>(
     let tool = ToolFacts {
         name: tool.name(),
         mcp_server: tool.mcp_server(),
+        mcp_tool: tool.origin().map(|origin| origin.tool.as_str()),
         annotations: Some(annotations),
         subagent: options.subagent.as_deref(),
     };

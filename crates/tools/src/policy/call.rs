@@ -13,6 +13,8 @@ pub struct ToolFacts<'a> {
     pub name: &'a str,
     /// The MCP server that it comes from.
     pub mcp_server: Option<&'a str>,
+    /// What that server calls it.
+    pub mcp_tool: Option<&'a str>,
     /// What the tool says of itself, such as `readOnlyHint`. Hints: only rules that name them listen.
     pub annotations: Option<&'a Map<String, Value>>,
     /// The subagent that calls, if it is one.

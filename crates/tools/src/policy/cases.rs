@@ -12,12 +12,15 @@
 //! tool = "write_file"
 //! args = { file_path = "a.txt", content = "" }
 //! expect = "ask_user"
+//! server = "docs"                 # the MCP server that the tool is of, which calls it so
+//! annotations = { readOnlyHint = true }
+//! subagent = "reviewer"           # who calls
 //! ```
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Decision, Mode, shell};
+use super::{Checker, Decision, Judgement, Mode, Policy, PolicyCall, ToolFacts, shell};
 
 /// A call, and what must be decided about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,12 +29,59 @@ pub struct Case {
     pub tool: String,
     /// Its arguments.
     pub args: Value,
+    /// The MCP server that it is of; `tool` is then what the server calls it.
+    pub server: Option<String>,
+    /// What the tool says of itself.
+    pub annotations: Map<String, Value>,
+    /// The subagent that calls.
+    pub subagent: Option<String>,
     /// The mode; `None` for the session's own.
     pub mode: Option<Mode>,
     /// Whether there is somebody to ask; `None` for yes.
     pub interactive: Option<bool>,
     /// The verdict.
     pub expect: Decision,
+}
+
+impl Case {
+    /// A call of ours, in the session's own mode, of which nothing is expected yet.
+    #[must_use]
+    pub fn of(tool: String, args: Value) -> Self {
+        Self {
+            tool,
+            args,
+            server: None,
+            annotations: Map::new(),
+            subagent: None,
+            mode: None,
+            interactive: None,
+            expect: Decision::Ask,
+        }
+    }
+
+    /// What the policy says of it.
+    #[must_use]
+    pub fn judge(&self, policy: &Policy) -> Judgement {
+        self.as_call(|call| policy.judge(call))
+    }
+
+    /// The names of the checkers that are asked as well, unless the call is refused without them.
+    #[must_use]
+    pub fn checkers(&self, policy: &Policy) -> Vec<Checker> {
+        self.as_call(|call| policy.checkers(call))
+    }
+
+    fn as_call<T>(&self, then: impl FnOnce(&PolicyCall<'_>) -> T) -> T {
+        let name = self.server.as_ref().map(|server| format!("mcp_{server}_{}", self.tool));
+        let tool = ToolFacts {
+            name: name.as_deref().unwrap_or(&self.tool),
+            mcp_server: self.server.as_deref(),
+            mcp_tool: self.server.as_ref().map(|_| self.tool.as_str()),
+            annotations: Some(&self.annotations),
+            subagent: self.subagent.as_deref(),
+        };
+        then(&PolicyCall { tool, args: &self.args, touches: &[] })
+    }
 }
 
 /// Why a file of cases can't be used.
@@ -71,6 +121,10 @@ struct Single {
     args: Option<Map<String, Value>>,
     mode: Option<String>,
     interactive: Option<bool>,
+    server: Option<String>,
+    #[serde(default)]
+    annotations: Map<String, Value>,
+    subagent: Option<String>,
     expect: String,
 }
 
@@ -84,11 +138,10 @@ pub fn parse_cases(text: &str) -> Result<Vec<Case>, CasesError> {
         let lists = [(group.allow, Decision::Allow), (group.ask_user, Decision::Ask), (group.deny, Decision::Deny)];
         for (commands, expect) in lists {
             cases.extend(commands.into_iter().map(|command| Case {
-                tool: shell::TOOL.to_owned(),
-                args: json!({"command": command}),
                 mode,
                 interactive,
                 expect,
+                ..Case::of(shell::TOOL.to_owned(), json!({"command": command}))
             }));
         }
     }
@@ -99,9 +152,15 @@ pub fn parse_cases(text: &str) -> Result<Vec<Case>, CasesError> {
             (None, None) => json!({}),
             (Some(_), Some(_)) => return Err(CasesError("a case has command or args, not both".to_owned())),
         };
+        if single.server.is_some() && single.tool.is_none() {
+            return Err(CasesError("a case with a server needs its tool".to_owned()));
+        }
         cases.push(Case {
             tool: single.tool.unwrap_or_else(|| shell::TOOL.to_owned()),
             args,
+            server: single.server,
+            annotations: single.annotations,
+            subagent: single.subagent,
             mode: mode_of(single.mode.as_deref())?,
             interactive: single.interactive,
             expect: Decision::parse(&single.expect)

@@ -220,7 +220,9 @@ impl Reader<'_> {
                 return Err("toolName is empty".to_owned());
             }
             for args in &patterns {
-                let mut scope = Scope::of(ToolPattern::parse(canonical_tool_name(tool)));
+                // Behind a server's name stands its own name for the tool, which is no alias of one of ours.
+                let tool = if shape.mcp_name.is_some() { tool } else { canonical_tool_name(tool) };
+                let mut scope = Scope::of(ToolPattern::parse(tool));
                 scope.mcp_server.clone_from(&shape.mcp_name);
                 scope.subagent.clone_from(&shape.subagent);
                 scope.annotations = shape.tool_annotations.clone().unwrap_or_default();

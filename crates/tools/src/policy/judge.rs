@@ -65,6 +65,12 @@ impl Policy {
             let why = Some("the command can't be told apart, and what is refused stands in it".to_owned());
             found.push((text.to_owned(), Found { decision: Decision::Deny, rule: Some(rule), why }));
         }
+        for part in script.parts().iter().filter(|part| shell::may_hide_commands(part)) {
+            if let Some(rule) = self.mentioned(call, &part.text) {
+                let why = Some("what is refused stands in it, where it may be run".to_owned());
+                found.push((part.text.clone(), Found { decision: Decision::Deny, rule: Some(rule), why }));
+            }
+        }
         if script.unclear().is_some() || found.is_empty() {
             found.push((text.to_owned(), self.judge_unclear(call, script.unclear())));
         }
@@ -109,7 +115,7 @@ impl Policy {
     fn judge_unclear(&self, call: &PolicyCall<'_>, why: Option<&'static str>) -> Found<'_> {
         let why = why.unwrap_or("there is no program in it");
         let rule = self.rules.iter().find(|rule| {
-            !rule.lasting && rule.scope.args.is_none() && self.is_in_force(rule) && rule.scope.covers(&call.tool)
+            !rule.lasting && rule.scope.args.is_none() && self.is_in_force(rule) && rule.covers(&call.tool)
         });
         let decision = match rule.map(|rule| rule.decision) {
             Some(Decision::Deny) => Decision::Deny,
@@ -143,7 +149,7 @@ impl Policy {
             rule.decision == Decision::Deny
                 && rule.scope.args.is_some()
                 && self.is_in_force(rule)
-                && rule.scope.covers(&call.tool)
+                && rule.covers(&call.tool)
         };
         self.rules.iter().filter(refuses).collect()
     }
@@ -151,9 +157,10 @@ impl Policy {
     /// The rule that speaks for the subject. A lasting answer speaks only in the place of a rule that asks.
     fn first(&self, call: &PolicyCall<'_>, subject: Subject<'_>) -> Option<&Rule> {
         let mut lasting = None;
-        let matching = self.rules.iter().filter(|rule| {
-            self.is_in_force(rule) && rule.scope.covers(&call.tool) && self.args_match(rule, call, subject)
-        });
+        let matching = self
+            .rules
+            .iter()
+            .filter(|rule| self.is_in_force(rule) && rule.covers(&call.tool) && self.args_match(rule, call, subject));
         for rule in matching {
             if rule.lasting {
                 lasting.get_or_insert(rule);

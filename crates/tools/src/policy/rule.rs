@@ -219,11 +219,25 @@ impl Scope {
             && (self.tool.matches(tool.name) || self.matches_behind_server(tool))
     }
 
-    /// With `mcpName`, a tool may be named as its server names it.
+    /// Whether the names that the server itself uses are meant: with `mcpName` the tool's alone, else both. What the
+    /// tool is called here may be shortened, numbered or rid of characters, and a refusal must find it all the same.
     fn matches_behind_server(&self, tool: &ToolFacts<'_>) -> bool {
-        let (Some(_), Some(server)) = (&self.mcp_server, tool.mcp_server) else { return false };
-        let own = tool.name.strip_prefix("mcp_").and_then(|rest| rest.strip_prefix(server));
-        own.and_then(|rest| rest.strip_prefix('_')).is_some_and(|own| self.tool.matches(own))
+        let (Some(server), Some(own)) = (tool.mcp_server, tool.mcp_tool) else { return false };
+        match self.mcp_server {
+            Some(_) => self.tool.matches(own),
+            None => self.tool.matches(&format!("{MCP}{server}_{own}")),
+        }
+    }
+
+    /// Whether a pattern such as `mcp_a_*` covers a tool of another server, `a_b`, for no reason but its name.
+    fn strays(&self, tool: &ToolFacts<'_>) -> bool {
+        let (ToolPattern::Prefix(prefix) | ToolPattern::Around(prefix, _)) = &self.tool else { return false };
+        let Some(server) = tool.mcp_server.filter(|_| self.mcp_server.is_none()) else { return false };
+        let named = prefix.strip_prefix(MCP).filter(|rest| rest.ends_with('_'));
+        let here = |c: char| if c.is_ascii_alphanumeric() || "_.:-".contains(c) { c } else { '_' };
+        let known: String = server.chars().map(here).collect();
+        let of_server = |rest: &str, server: &str| rest.strip_prefix(server).is_some_and(|rest| rest.starts_with('_'));
+        named.is_some_and(|rest| !of_server(rest, server) && !of_server(rest, &known))
     }
 
     pub(super) fn in_force(&self, mode: Mode, interactive: bool) -> bool {
@@ -231,6 +245,9 @@ impl Scope {
             && self.interactive.is_none_or(|wanted| wanted == interactive)
     }
 }
+
+/// What the names of servers' tools begin with.
+const MCP: &str = "mcp_";
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -274,6 +291,11 @@ impl Rule {
     pub fn origin(&self) -> String {
         let name = self.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
         format!("{}{name} ({}, {})", self.source, self.priority.tier().as_str(), self.priority)
+    }
+
+    /// Whether it is about the tool, whatever the arguments. What is allowed for one server is not for another.
+    pub(super) fn covers(&self, tool: &ToolFacts<'_>) -> bool {
+        self.scope.covers(tool) && !(self.decision == Decision::Allow && self.scope.strays(tool))
     }
 
     /// Whether it names what it allows closely enough that nobody needs to look twice.

@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 
 use tree_sitter::{ParseOptions, ParseState, Parser};
 
-pub(crate) use known::{is_dangerous, is_known_safe};
+pub(crate) use known::{is_dangerous, is_known_safe, may_hide_commands};
 pub(crate) use words::Word;
 
 /// The tool whose argument is a command.

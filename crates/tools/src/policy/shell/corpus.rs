@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::policy::{Policy, PolicyCall, PolicyOptions, Tier, parse_cases, parse_policy};
+use crate::policy::{Policy, PolicyOptions, Tier, parse_cases, parse_policy};
 
 #[test]
 fn every_command_of_the_corpus_gets_its_verdict() {
@@ -17,7 +17,7 @@ fn every_command_of_the_corpus_gets_its_verdict() {
             rules: file.rules.clone(),
             ..PolicyOptions::default()
         };
-        let judged = Policy::new(options).unwrap().judge(&PolicyCall::new(&case.tool, &case.args));
+        let judged = case.judge(&Policy::new(options).unwrap());
         if judged.decision != case.expect {
             wrong.push(format!("{} wanted {}: {}", case.args, case.expect.as_str(), judged.explain()));
         }

@@ -172,9 +172,23 @@ pub(crate) fn is_dangerous(part: &Part) -> bool {
         "find" => args.iter().any(|word| FIND_ACTS.contains(word)),
         "chmod" | "chown" | "chgrp" => short('R') || has(&["--recursive"]),
         "git" => is_dangerous_git(&args),
+        "make" | "gmake" => args.iter().any(|word| word.starts_with("SHELL=") || word.starts_with("MAKE")),
+        "cargo" => args.iter().any(|word| word.starts_with("--config")),
         "xargs" | "parallel" => has(&["rm", "shred", "dd"]),
         _ => false,
     }
+}
+
+/// Programs that run code of other languages, or commands that stand among their arguments.
+const INTERPRETERS: [&str; 21] = [
+    "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "awk", "gawk", "mawk", "nawk", "sed", "vim", "vi",
+    "nvim", "ex", "ed", "tar", "make", "gmake",
+];
+
+/// Whether commands may hide in its words: in code for another interpreter, or in a variable that names a program.
+pub(crate) fn may_hide_commands(part: &Part) -> bool {
+    let program = part.program().map(base_name).unwrap_or_default();
+    part.assigns || INTERPRETERS.contains(&program) || program.starts_with("python") || program.starts_with("pypy")
 }
 
 fn is_dangerous_git(args: &[&str]) -> bool {

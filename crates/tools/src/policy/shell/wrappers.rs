@@ -9,6 +9,9 @@ use super::{Part, Role, Script, base_name};
 
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash"];
 
+/// What they run is no text of Bash.
+const OTHER_SHELLS: [&str; 9] = ["fish", "csh", "tcsh", "nu", "pwsh", "xonsh", "at", "batch", "expect"];
+
 /// How a wrapper's own words are skipped.
 struct Wrapper {
     name: &'static str,
@@ -91,6 +94,10 @@ pub(super) fn unwrap(script: &mut Script, part: Part, input: Option<&str>, depth
         return;
     };
     let program = program.as_str();
+    let part = match OTHER_SHELLS.contains(&program) {
+        true => Part { unknown: Some("it runs a script in a language of its own"), ..part },
+        false => part,
+    };
     if SHELLS.contains(&program) {
         shell(script, part, input, depth);
     } else if program == "eval" {
@@ -103,6 +110,8 @@ pub(super) fn unwrap(script: &mut Script, part: Part, input: Option<&str>, depth
         after_option(script, part, "-c", depth);
     } else if program == "find" {
         find(script, part, depth);
+    } else if program == "git" {
+        git(script, part, depth);
     } else if let Some((_, valued)) = REMOTE.iter().find(|(name, _)| *name == program) {
         let own = own_words(&part.words, valued, 1).unwrap_or(part.words.len());
         joined(script, part, own, Role::Runs, depth);
@@ -163,6 +172,14 @@ fn wrapped(script: &mut Script, part: Part, wrapper: &Wrapper, depth: u32) {
         return;
     }
     if is_strange {
+        // `env -S 'git status'` splits a text into words; more of them may follow.
+        let split = part.words.iter().position(|word| word.literal().is_some_and(|word| splits(word).is_some()));
+        if let Some(at) = split.filter(|_| wrapper.name == "env") {
+            let rest = part.words.get(at..).unwrap_or_default().iter();
+            let rest = rest.map(|word| word.literal().unwrap_or(word.source()));
+            let text = rest.map(|word| splits(word).unwrap_or(word)).collect::<Vec<_>>().join(" ");
+            added(script, &text, part.writes, depth);
+        }
         script.push(Part { unknown: Some("it runs a shell or a script of its own"), ..part });
         return;
     }
@@ -195,6 +212,11 @@ fn wrapped(script: &mut Script, part: Part, wrapper: &Wrapper, depth: u32) {
         script.add(&text.collect::<Vec<_>>().join(" "), depth + 1);
     }
     unwrap(script, inside, None, depth + 1);
+}
+
+/// What `env` splits into words, where it stands in the option itself; nothing for one that takes the next word.
+fn splits(word: &str) -> Option<&str> {
+    word.strip_prefix("--split-string").map(|rest| rest.trim_start_matches('=')).or_else(|| word.strip_prefix("-S"))
 }
 
 fn is_assignment(word: &str) -> bool {
@@ -278,6 +300,77 @@ fn joined_one(script: &mut Script, part: Part, at: usize, depth: u32) {
             added(script, &text, false, depth);
         }
         None => script.push(part),
+    }
+}
+
+/// Options of Git's commands whose value is a command line.
+const GIT_RUNS: &[(&str, &[&str])] = &[
+    ("rebase", &["-x", "--exec"]),
+    ("difftool", &["-x", "--extcmd"]),
+    ("grep", &["-O", "--open-files-in-pager"]),
+    ("archive", &["--exec"]),
+    ("fetch", &["--upload-pack"]),
+    ("pull", &["--upload-pack"]),
+    ("clone", &["-u", "--upload-pack"]),
+    ("ls-remote", &["--upload-pack", "--exec"]),
+    ("push", &["--receive-pack", "--exec"]),
+    ("send-pack", &["--receive-pack", "--exec"]),
+    ("fetch-pack", &["--upload-pack", "--exec"]),
+];
+/// Options of Git itself that take the next word.
+const GIT_VALUED: [&str; 6] = ["-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env"];
+
+/// Git, and what it is told to run: an alias, a command for each submodule or commit, a program in place of its own.
+fn git(script: &mut Script, part: Part, depth: u32) {
+    let Some(at) = own_words(&part.words, &GIT_VALUED, 0) else {
+        script.push(part);
+        return;
+    };
+    let literals: Vec<Option<String>> = part.words.iter().map(|word| word.literal().map(str::to_owned)).collect();
+    let known = |at: usize| literals.get(at).and_then(Option::as_deref);
+    let mut scripts = Vec::new();
+    for (own, word) in literals.iter().enumerate().take(at) {
+        let set = match word.as_deref() {
+            Some("-c") => known(own + 1),
+            Some(word) => word.strip_prefix("-c").filter(|rest| !rest.is_empty()),
+            None => None,
+        };
+        // Keys that name programs are many; a value that is none of a program is no harm to look at.
+        scripts
+            .extend(set.and_then(|set| set.split_once('=')).map(|(_, value)| value.trim_start_matches('!').to_owned()));
+    }
+    let command = known(at).unwrap_or_default();
+    let takes = GIT_RUNS.iter().find(|(name, _)| *name == command).map_or(&[][..], |(_, options)| options);
+    for (number, word) in literals.iter().enumerate().skip(at + 1) {
+        let Some(word) = word.as_deref() else { continue };
+        for option in takes {
+            let value = match word.strip_prefix(option) {
+                Some("") => known(number + 1),
+                Some(rest) if option.starts_with("--") => rest.strip_prefix('='),
+                rest => rest,
+            };
+            scripts.extend(value.map(str::to_owned));
+        }
+    }
+    let mut runs = None;
+    match (command, known(at + 1)) {
+        ("submodule", _) => {
+            let each = literals.iter().position(|word| word.as_deref() == Some("foreach"));
+            let rest = each.and_then(|each| literals.get(each + 1..)).unwrap_or_default().iter().flatten();
+            let text: Vec<&str> = rest.map(String::as_str).skip_while(|word| word.starts_with('-')).collect();
+            scripts.push(text.join(" "));
+        }
+        ("bisect", Some("run")) => runs = part.words.get(at + 2..).map(<[Word]>::to_vec),
+        _ => {}
+    }
+    let inside = runs.filter(|words| !words.is_empty()).map(|words| inner(&part, words, Role::Runs));
+    let writes = part.writes;
+    script.push(part);
+    for text in scripts.iter().filter(|text| !text.trim().is_empty()) {
+        added(script, text, writes, depth);
+    }
+    if let Some(inside) = inside {
+        unwrap(script, inside, None, depth + 1);
     }
 }
 
