@@ -44,7 +44,7 @@ fn what_would_happen_is_told_with_the_rule() {
     let read_only = [&call[..], &["--annotations", "{\"readOnlyHint\": true}"]].concat();
     assert!(policy(&environment, &read_only).stdout.starts_with("in default mode: allow: "));
     let by_scout = policy(&environment, &["explain", "--policy", &more, "--subagent", "scout", "ls"]);
-    assert!(by_scout.stdout.contains("more.toml:6 (user, 4.002)"), "{by_scout:?}");
+    assert!(by_scout.stdout.contains("more.toml:7 (user, 4.002)"), "{by_scout:?}");
     let list = policy(&environment, &["list", "--policy", &more]);
     assert!(list.stdout.contains("mcp=my docs says={\"readOnlyHint\":true}"), "{list:?}");
     let cases = "[[case]]\ntool = \"find\"\nserver = \"my docs\"\nannotations = { readOnlyHint = true }\nexpect = \"allow\"\n\
