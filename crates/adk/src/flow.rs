@@ -17,6 +17,9 @@ use crate::{
 };
 use consolidate::Consolidator;
 
+/// Marks the event of responses to calls that no dispatcher has seen, since the answer was ended by one who read it.
+pub const REFUSED: &str = "refused";
+
 /// Why a step could not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {
@@ -113,12 +116,16 @@ impl LlmAgent {
                 return;
             }
             // A stop that a reader of the answer asked for: the calls never run, and the model is told so.
-            let outcome = match (cx.stop.requested(), cx.inbox.interruption()) {
-                (Some(reason), _) => refused(&calls, &reason.message.clone(), DispatchEnd::Stop(reason)),
-                (None, Some(why)) => refused(&calls, &why, DispatchEnd::Continue),
-                (None, None) => self.dispatch(cx, calls).await?,
+            let (outcome, ran) = match (cx.stop.requested(), cx.inbox.interruption()) {
+                (Some(reason), _) => (refused(&calls, &reason.message.clone(), DispatchEnd::Stop(reason)), false),
+                (None, Some(why)) => (refused(&calls, &why, DispatchEnd::Continue), false),
+                (None, None) => (self.dispatch(cx, calls).await?, true),
             };
-            yield self.responses(cx, outcome);
+            let mut event = self.responses(cx, outcome);
+            if !ran {
+                event.actions.custom_metadata.insert(REFUSED.to_owned(), true.into());
+            }
+            yield event;
         }
     }
 

@@ -23,7 +23,7 @@ pub use content::{Content, FunctionCall, FunctionResponse, Part, Role};
 pub use context::{InvocationContext, RunConfig, StopReason, StopSignal};
 pub use dispatch::{DispatchEnd, DispatchOutcome, SequentialDispatcher, ToolDispatcher};
 pub use event::{Event, EventActions, EventError};
-pub use flow::FlowError;
+pub use flow::{FlowError, REFUSED};
 pub use inbox::{Accepted, Inbox, Interjection};
 pub use llm_agent::LlmAgent;
 pub use model::{

@@ -1,13 +1,16 @@
 //! The kernel's events as the protocol's.
 //!
 //! Text comes from partial events, once; the consolidated event brings usage, the finish reason and what was not
-//! text. Calls and their responses are told by the scheduler, see `tool_events`. Source: runtime specification §1.7
+//! text. Calls and their responses are told by the scheduler, see `tool_events`, but for those that never came to it. Source: runtime specification §1.7
 //! and §1.8.
 
 use std::sync::Arc;
 
-use convoke_adk::{Content, Event, ModelErrorKind, Part, Role};
-use convoke_protocol::{AgentEventBody, ContentPart, ErrorStatus, EventId, MessageRole, Meta, StreamEndReason};
+use convoke_adk::{Content, Event, FunctionCall, ModelErrorKind, Part, REFUSED, Role};
+use convoke_protocol::{
+    AgentEventBody, ContentPart, ErrorStatus, EventId, MessageRole, Meta, StreamEndReason, ToolKind,
+};
+use convoke_tools::CallStatus;
 use serde_json::{Map, Value, json};
 
 use crate::emitter::Emitter;
@@ -23,11 +26,21 @@ pub(crate) struct Translator {
     failed: bool,
     /// The agent's words of the last answer.
     response: String,
+    /// The calls of the last answer.
+    calls: Vec<FunctionCall>,
 }
 
 impl Translator {
     pub(crate) fn new(emitter: Arc<Emitter>, model: String) -> Self {
-        Self { emitter, model, said: Vec::new(), finish_reason: None, failed: false, response: String::new() }
+        Self {
+            emitter,
+            model,
+            said: Vec::new(),
+            finish_reason: None,
+            failed: false,
+            response: String::new(),
+            calls: Vec::new(),
+        }
     }
 
     /// The agent's last answer, as text.
@@ -44,6 +57,33 @@ impl Translator {
             self.partial(event);
         } else if event.content.as_ref().is_some_and(|content| content.role == Role::Model) || event.error.is_some() {
             self.consolidated(event);
+        } else if event.actions.custom_metadata.contains_key(REFUSED) {
+            self.refused(event);
+        }
+    }
+
+    /// Calls that were cancelled before the scheduler saw them: whoever watches sees what the model wanted, and that it
+    /// did not happen.
+    fn refused(&mut self, event: &Event) {
+        let responses = event.content.iter().flat_map(|content| content.function_responses());
+        for (call, response) in self.calls.drain(..).zip(responses) {
+            let request_id = self.emitter.call_id(call.id.as_deref().unwrap_or_default());
+            self.emitter.emit(AgentEventBody::ToolRequest {
+                request_id: request_id.clone(),
+                name: call.name.clone(),
+                args: call.args,
+                display: None,
+                kind: ToolKind::Other,
+                locations: Vec::new(),
+            });
+            self.emitter.emit(AgentEventBody::ToolResponse {
+                request_id,
+                name: call.name,
+                display: None,
+                content: response.error_message().map(|message| vec![ContentPart::text(message)]),
+                data: Some(json!({"status": CallStatus::Cancelled.as_str(), "ran": false})),
+                is_error: true,
+            });
         }
     }
 
@@ -78,6 +118,7 @@ impl Translator {
             self.say(content, |part| !streamed || part.as_text().is_none());
             self.response = content.joined_text();
         }
+        self.calls = event.function_calls();
         self.said.clear();
         if let Some(usage) = &event.usage {
             let body = AgentEventBody::Usage {

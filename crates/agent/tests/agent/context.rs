@@ -390,8 +390,14 @@ async fn a_loop_of_calls_is_nudged_once_and_stopped_the_second_time() {
     let events = long.run("go").await;
     assert_eq!(long.asked(), 10);
     let all = sketch(&events);
-    // The fifth and the tenth never ran.
+    // The fifth and the tenth never ran, and who watches sees that.
+    let cancelled = |event: &&Arc<AgentEvent>| match &event.body {
+        AgentEventBody::ToolResponse { data: Some(data), is_error: true, .. } => data["status"] == "cancelled",
+        _ => false,
+    };
     assert_eq!(all.iter().filter(|line| *line == "tool_response list_directory").count(), 8);
+    assert_eq!(all.iter().filter(|line| line.starts_with("tool_request list_directory")).count(), 10);
+    assert_eq!(events.iter().filter(cancelled).count(), 2);
     assert!(all.iter().all(|line| !line.contains("System: Potential")), "a nudge is not shown");
     let error = events.iter().find(|event| matches!(event.body, AgentEventBody::Error { .. })).unwrap();
     assert_eq!(error.meta["code"], "LOOP_DETECTED");
