@@ -113,6 +113,7 @@ pub(crate) async fn run(factory: &dyn SessionFactory, options: RunOptions) -> Ex
         asker,
         refuser,
         interrupts: Interrupts::listen(),
+        over: false,
     };
     let code = run.all().await;
     session.control.close().await;
@@ -131,6 +132,8 @@ struct Run<'a> {
     /// There, if a refused call ends the run.
     refuser: Option<Arc<Refuser>>,
     interrupts: Interrupts,
+    /// A signal came: nothing begins any more.
+    over: bool,
 }
 
 enum Wake {
@@ -154,9 +157,14 @@ impl Run<'_> {
         }
         while let Some(prompt) = self.next_prompt().await? {
             let outcome = self.one(prompt).await?;
+            let over = self.over || (self.refuser.is_some() && outcome.exit == ExitCode::Denied);
+            if over && !self.waiting.is_empty() {
+                let unread = self.waiting.len();
+                self.report.warn(&format!("the run is over, and messages that waited were not read: {unread}"))?;
+            }
             self.report.end(&self.session.id, &outcome)?;
             last = Some(outcome.exit);
-            if outcome.exit == ExitCode::Cancelled || (self.refuser.is_some() && outcome.exit == ExitCode::Denied) {
+            if over {
                 break;
             }
         }
@@ -271,6 +279,7 @@ impl Run<'_> {
                 }
                 // The stream goes on to its end, which the abort brings about.
                 Wake::Interrupt => {
+                    self.over = true;
                     watcher.interrupted();
                     self.session.agent.abort().await;
                 }

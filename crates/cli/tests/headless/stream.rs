@@ -167,6 +167,68 @@ fn an_interrupt_ends_the_running_prompt() {
     assert_eq!(talk.end(), Some(130));
 }
 
+/// A run at a command that waits for `ring`, and to which a word was said meanwhile.
+fn steered(environment: &TestEnvironment, more: &[Value]) -> Talk {
+    let bell = environment.workspace().join("bell");
+    assert!(Command::new("mkfifo").arg(&bell).status().unwrap().success());
+    let wait = call("run_shell_command", json!({"command": "read line < bell; echo $line"}));
+    let answers: Vec<Value> = std::iter::once(json!([wait])).chain(more.iter().cloned()).collect();
+    let file = script(environment, &answers);
+    let args = [&STREAM[..], &["-y", "--fake-responses", &file, "-m", "gemini-2.5-flash", "go"]].concat();
+    let mut talk = Talk::start(convoke(environment, &args));
+    talk.until("tool_use");
+    talk.send(&message("a word in between"));
+    // Lines are taken in their order: once this one is complained of, the other has been.
+    talk.send(&json!({"type": "what"}));
+    talk.until("error");
+    talk
+}
+
+fn ring(environment: &TestEnvironment) {
+    std::fs::write(environment.workspace().join("bell"), "rang\n").unwrap();
+}
+
+#[test]
+fn a_word_that_a_limit_or_an_interrupt_kept_from_being_read_is_the_next_prompt() {
+    for limited in [true, false] {
+        let environment = TestEnvironment::new();
+        if limited {
+            environment.write("home/.convoke/settings.json", r#"{"model": {"maxSessionTurns": 1}}"#);
+        }
+        let mut talk = steered(&environment, &[json!([{"text": "heard"}]), json!([{"text": "and on"}])]);
+        if limited {
+            ring(&environment);
+        } else {
+            talk.send(&json!({"type": "interrupt"}));
+        }
+        let kind = if limited { "max_turns" } else { "cancelled" };
+        assert_eq!(talk.until("result")["error"]["type"], kind);
+        let prompt = talk.until("message");
+        assert_eq!((&prompt["role"], &prompt["content"]), (&json!("user"), &json!("a word in between")));
+        assert_eq!(talk.until("message")["content"], "heard");
+        assert_eq!(talk.until("result")["status"], "success");
+        // The run goes on for as long as stdin is open.
+        talk.send(&message("more"));
+        assert_eq!(talk.until("message")["content"], "more");
+        assert_eq!(talk.until("message")["content"], "and on");
+        assert_eq!(talk.until("result")["status"], "success");
+        assert_eq!(talk.end(), Some(0), "the last prompt's code is the process's");
+    }
+}
+
+#[test]
+fn what_a_signal_kept_from_being_read_is_told() {
+    let environment = TestEnvironment::new();
+    let mut talk = steered(&environment, &[json!([{"text": "never"}])]);
+    let pid = talk.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let told = talk.until("error");
+    assert_eq!(told["severity"], "warning");
+    assert_eq!(told["message"], "the run is over, and messages that waited were not read: 1");
+    assert_eq!(talk.until("result")["error"]["type"], "cancelled");
+    assert_eq!(talk.end(), Some(130));
+}
+
 #[test]
 fn a_message_reaches_the_running_prompt_and_a_command_waits_for_its_end() {
     let environment = TestEnvironment::new();
