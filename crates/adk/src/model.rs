@@ -49,6 +49,8 @@ pub struct LlmRequest {
     pub offered: OfferedTools,
     /// Carried to the event of the answer, and never sent.
     pub metadata: Map<String, Value>,
+    /// What the call is for, for whoever counts calls; never sent. Empty for the conversation itself.
+    pub purpose: &'static str,
 }
 
 impl LlmRequest {

@@ -280,7 +280,7 @@ impl AgentFactory {
         };
         // A subagent asks its caller's people through its calls, and nothing else.
         let asks = options.interactive && seat.is_none();
-        let news = ModeNews::new(stream.clone(), model.clone());
+        let news = ModeNews::new(id.0.clone(), stream.clone(), model.clone());
         let ports = ToolPorts {
             questioner: asks.then(|| PortQuestioner::new(id.clone(), permission.clone())),
             stream: stream.clone(),

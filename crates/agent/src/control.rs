@@ -20,6 +20,7 @@ use crate::modes;
 use crate::prompts::Prompts;
 use crate::record::Recorder;
 use crate::rewind::Rewinder;
+use crate::told;
 
 /// The controls of one session.
 pub(crate) struct Control {
@@ -54,6 +55,9 @@ impl SessionControl for Control {
             ModeRefused::Untrusted => SetModeError::Untrusted(mode),
             ModeRefused::YoloDisabled | ModeRefused::PlanDisabled => SetModeError::Unavailable(mode),
         })?;
+        if change.is_one() {
+            told::mode_switched(&self.key.session_id, change);
+        }
         self.model.mode_changed(change);
         Ok(())
     }

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use convoke_adk::{Content, Event, Interjection, InvocationContext, Plugin, PluginError, Role, StopReason};
 use serde_json::{Map, Value};
 use tokio_util::task::AbortOnDropHandle;
+use tracing::{Instrument, Span};
 
 use crate::models::SessionModel;
 use crate::told;
@@ -113,14 +114,16 @@ impl LoopPlugin {
         });
         let (cancel, prompt) = (cx.cancel.child_token(), state.prompt.clone());
         let (shared, invocation) = (Arc::clone(&self.state), cx.invocation_id.clone());
-        let asking = tokio::spawn(async move {
-            let checked = check::check(&model, &prompt, &newest, &cancel).await;
+        let session_id = self.session_id.clone();
+        let check = async move {
+            let checked = check::check(&session_id, &model, &prompt, &newest, &cancel).await;
             let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
             if state.invocation == invocation {
                 state.answer = Some(checked);
             }
-        });
-        state.asking = Some(AbortOnDropHandle::new(asking));
+        };
+        // Its model calls belong to the prompt.
+        state.asking = Some(AbortOnDropHandle::new(tokio::spawn(check.instrument(Span::current()))));
     }
 
     /// What the model said about the loop, if it has an opinion by now.

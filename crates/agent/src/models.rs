@@ -104,12 +104,13 @@ impl SessionModel {
         self.steered.as_ref().is_some_and(|llm| llm.options().catalog.is_alias(alias))
     }
 
-    /// One whole answer beside the conversation, under the alias that `alias_of` names for the current model, or by that
+    /// One whole answer beside the conversation, for `purpose`, under the alias that `alias_of` names for the current model, or by that
     /// model itself where there is no such alias.
     ///
     /// Errors: the model's.
     pub(crate) async fn ask_aside(
         &self,
+        purpose: &'static str,
         alias_of: fn(&str) -> &'static str,
         system: &str,
         prompt: String,
@@ -118,6 +119,7 @@ impl SessionModel {
         let mut request = LlmRequest {
             system_instruction: vec![system.to_owned()],
             contents: vec![Arc::new(Content::user(prompt))],
+            purpose,
             ..LlmRequest::default()
         };
         let Some(llm) = &self.steered else {

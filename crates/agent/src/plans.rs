@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use convoke_protocol::SessionError;
 use convoke_tools::builtin::PlanDesk;
-use convoke_tools::{Access, Mode, PlanFolder, SessionPolicy, Workspace};
+use convoke_tools::{Access, Mode, ModeChange, PlanFolder, SessionPolicy, Workspace};
 
 use crate::AgentOptions;
 use crate::modes::ModeNews;
@@ -33,5 +33,12 @@ pub(crate) fn folder(
 /// What the tools of plan mode work on, unless it is switched off.
 pub(crate) fn desk(folder: PlanFolder, policy: &SessionPolicy, news: ModeNews) -> Option<PlanDesk> {
     policy.may_enter(Mode::Plan).ok()?;
-    Some(PlanDesk { policy: policy.clone(), folder, on_mode: Arc::new(move |change| news.tell(change)) })
+    let on_mode = move |change: ModeChange| {
+        news.tell(change);
+        // The tools enter plan mode, and leave it with an approved plan only.
+        if change.after != Mode::Plan {
+            news.plan_begun(change.after);
+        }
+    };
+    Some(PlanDesk { policy: policy.clone(), folder, on_mode: Arc::new(on_mode) })
 }

@@ -14,11 +14,13 @@ use crate::models::told;
 pub(crate) struct RoutingProcessor {
     llm: GeneratorLlm,
     policy: SessionPolicy,
+    /// What telemetry calls the model calls.
+    purpose: &'static str,
 }
 
 impl RoutingProcessor {
-    pub(crate) fn new(llm: GeneratorLlm, policy: SessionPolicy) -> Self {
-        Self { llm, policy }
+    pub(crate) fn new(llm: GeneratorLlm, policy: SessionPolicy, purpose: &'static str) -> Self {
+        Self { llm, policy, purpose }
     }
 }
 
@@ -47,6 +49,7 @@ impl RequestProcessor for RoutingProcessor {
         };
         request.metadata.insert("routing".to_owned(), routing);
         request.model = model.to_string();
+        request.purpose = self.purpose;
         Ok(())
     }
 }

@@ -13,18 +13,26 @@
 //! | `gemini_cli.agent.finish` | the same as the start and `duration_ms`, `turn_count`, `terminate_reason`, `recovered_from` |
 //! | `gemini_cli.tool_output_masking` | `tokens_before`, `tokens_after`, `masked_count`, `total_prunable_tokens` |
 //! | `gemini_cli.chat_compression` | `tokens_before`, `tokens_after`, `trigger` |
-//! | `gemini_cli.loop_detected` | `loop_type`, `strike`, `detail` |
+//! | `loop_detected` | `loop_type`, `strike`, `detail` |
+//! | `loop_detection_disabled` | – |
+//! | `gemini_cli.llm_loop_check` | `flash_confidence`, `main_model_confidence` (if a larger model was asked too) |
+//! | `gemini_cli.malformed_json_response` | `model` |
+//! | `gemini_cli.rewind` | `outcome` |
+//! | `gemini_cli.plan.approval_mode_switch` | `from_mode`, `to_mode` |
+//! | `gemini_cli.plan.execution` | `approval_mode` |
 //!
 //! What happens between prompts has no such span and says itself which session it was.
 //!
 //! A subagent's run is a span `invoke_agent` inside of the one of its caller, with its own id as `prompt_id`.
 
 use convoke_adk::Part;
-use convoke_protocol::StreamEndReason;
+use convoke_protocol::{RewindOutcome, StreamEndReason};
+use convoke_tools::{Mode, ModeChange};
 use tracing::{Level, Span, enabled, event};
 
 use crate::context::masking::MaskingOutcome;
-use crate::subagents::{Mode, RunOutcome};
+use crate::modes::from_tools;
+use crate::subagents::{self, RunOutcome};
 
 /// The target of telemetry events. They hold what people wrote: a listener that writes logs leaves them out.
 const TELEMETRY: &str = "convoke::telemetry";
@@ -98,7 +106,7 @@ pub(crate) fn run_ended(id: &str, name: &str, duration_ms: u64, outcome: &RunOut
         duration_ms,
         turn_count = outcome.turns,
         terminate_reason = outcome.mode.as_str(),
-        recovered_from = outcome.recovered_from.map(Mode::as_str),
+        recovered_from = outcome.recovered_from.map(subagents::Mode::as_str),
     );
 }
 
@@ -163,10 +171,76 @@ pub(crate) fn looped(session_id: &str, loop_type: &str, strike: u32, detail: &st
     event!(
         target: TELEMETRY,
         Level::INFO,
-        event.name = "gemini_cli.loop_detected",
+        event.name = "loop_detected",
         session.id = session_id,
         loop_type,
         strike,
         detail,
+    );
+}
+
+/// Nobody looks for loops in this session.
+pub(crate) fn loops_ignored(session_id: &str) {
+    event!(target: TELEMETRY, Level::INFO, event.name = "loop_detection_disabled", session.id = session_id);
+}
+
+/// A model was asked whether the agent goes round in circles; so sure were the small one and the large one that it does.
+pub(crate) fn loop_checked(session_id: &str, small: f64, large: Option<f64>) {
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.llm_loop_check",
+        session.id = session_id,
+        flash_confidence = small,
+        main_model_confidence = large,
+    );
+}
+
+/// A side request was answered with something else than it asked for.
+pub(crate) fn unreadable(session_id: &str, model: &str) {
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.malformed_json_response",
+        session.id = session_id,
+        model,
+    );
+}
+
+/// Somebody took a session back, or tried to.
+pub(crate) fn rewound(session_id: &str, outcome: &RewindOutcome) {
+    let outcome = match outcome {
+        RewindOutcome::Done(done) => done.what.name(),
+        RewindOutcome::Conflicts(_) => "conflicts",
+        RewindOutcome::UnknownPoint => "unknown_point",
+        RewindOutcome::Unavailable { .. } => "unavailable",
+        RewindOutcome::Failed { .. } => "failed",
+        RewindOutcome::Busy => "busy",
+    };
+    event!(target: TELEMETRY, Level::INFO, event.name = "gemini_cli.rewind", session.id = session_id, outcome);
+}
+
+/// The approval mode changed.
+pub(crate) fn mode_switched(session_id: &str, change: ModeChange) {
+    let (from_mode, to_mode) = (from_tools(change.before).cli(), from_tools(change.after).cli());
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.plan.approval_mode_switch",
+        session.id = session_id,
+        from_mode,
+        to_mode,
+    );
+}
+
+/// A plan was approved and is carried out in this mode.
+pub(crate) fn plan_begun(session_id: &str, mode: Mode) {
+    let approval_mode = from_tools(mode).cli();
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.plan.execution",
+        session.id = session_id,
+        approval_mode,
     );
 }

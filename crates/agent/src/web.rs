@@ -44,6 +44,7 @@ impl WebModel for LlmWeb {
         let request = LlmRequest {
             model: self.alias(task).to_owned(),
             contents: vec![Arc::new(Content::user(prompt))],
+            purpose: "utility_tool",
             ..LlmRequest::default()
         };
         let response = self.llm.ask(request, cancel).await.map_err(|error| error.to_string())?;

@@ -16,13 +16,17 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
         Ok(startup) => startup,
         Err(exit) => return exit,
     };
-    let _logging = match agent_host::logging(LevelFilter::WARN, args.debug, &startup, Use::Interactive) {
+    let logging = match agent_host::logging(LevelFilter::WARN, args.debug, &startup, Use::Interactive) {
         Ok(logging) => logging,
         Err(exit) => return exit,
     };
+    logging.ends_with(serve(args, &startup))
+}
+
+fn serve(args: &AgentArgs, startup: &Startup) -> Exit {
     startup.warn();
-    agent_host::run_config(args, &startup).tell(None, None);
-    let factory = match agent_host::factory(Login::new(args.clone(), startup.clone()), &startup, Use::Interactive) {
+    agent_host::run_config(args, startup).tell(None, None);
+    let factory = match agent_host::factory(Login::new(args.clone(), startup.clone()), startup, Use::Interactive) {
         Ok(factory) => factory,
         Err(exit) => return exit,
     };

@@ -216,7 +216,12 @@ fn headless(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
         extensions::list(startup);
         return Ok(Exit::ok());
     }
-    let _logging = logging(LevelFilter::ERROR, args.agent.debug, startup, Use::Headless)?;
+    let logging = logging(LevelFilter::ERROR, args.agent.debug, startup, Use::Headless)?;
+    let (Ok(exit) | Err(exit)) = headless_told(args, startup);
+    Ok(logging.ends_with(exit))
+}
+
+fn headless_told(args: RunArgs, startup: &Startup) -> Result<Exit, Exit> {
     let format = match (args.output_format, startup.settings.text("output.format")) {
         (Some(format), _) => format,
         (None, Some(text)) => OutputFormat::parse(text).ok_or_else(|| {

@@ -18,6 +18,11 @@ impl Exit {
         complain(&why.to_string());
         Self(code)
     }
+
+    /// What a shell sees.
+    pub(crate) fn code(self) -> u8 {
+        self.0.code()
+    }
 }
 
 impl From<ExitCode> for Exit {

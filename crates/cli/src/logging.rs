@@ -20,6 +20,7 @@ use tracing_subscriber::{Layer, fmt};
 use buffer::{Buffer, Lines};
 
 use crate::environment::Environment;
+use crate::failure::Exit;
 use crate::telemetry::{self, Telemetry, Traces};
 
 /// How a log line is written.
@@ -56,8 +57,18 @@ fn about_dropped(dropped: u64) -> String {
 pub(crate) struct Logging {
     // First, because their end may be a line.
     _traces: Option<Traces>,
-    _telemetry: Option<Telemetry>,
+    telemetry: Option<Telemetry>,
     _lines: Option<Buffer>,
+}
+
+impl Logging {
+    /// Tells telemetry what the process ends with, and hands it on.
+    pub(crate) fn ends_with(&self, exit: Exit) -> Exit {
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.ends_with(exit.code());
+        }
+        exit
+    }
 }
 
 /// Starts logging as text, at `level`, `debug` with `--debug`, or as `CONVOKE_LOG` says (`info,convoke_daemon=debug`).
@@ -108,7 +119,7 @@ fn begin(
     let lines = lines(format, buffer.lines()).with_filter(filter(level, environment));
     // Only a second start fails, and then the first one holds.
     let _ = tracing_subscriber::registry().with(lines).with(exported).with(events).with(kept).try_init();
-    Logging { _traces: traces, _telemetry: telemetry, _lines: Some(buffer) }
+    Logging { _traces: traces, telemetry, _lines: Some(buffer) }
 }
 
 fn lines<S>(format: LogFormat, out: Lines) -> Box<dyn Layer<S> + Send + Sync>

@@ -113,6 +113,13 @@ impl Telemetry {
         Ok(Some(telemetry))
     }
 
+    /// The process ends with this code. What is told after this is told too.
+    pub(crate) fn ends_with(&self, code: u8) {
+        if code != 0 {
+            self.shared.sinks().measure(&[measure::failed_exit(code)]);
+        }
+    }
+
     /// What makes events arrive.
     pub(crate) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail where it stands")]
 
+#[path = "headless/context.rs"]
+mod context;
 #[path = "headless/extensions.rs"]
 mod extensions;
 #[path = "headless/hooks.rs"]

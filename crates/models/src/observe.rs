@@ -6,13 +6,15 @@
 //!
 //! | event | fields |
 //! |---|---|
-//! | `gemini_cli.api_request` | `call_id`, `model`, `request_text` (the contents as JSON), `gen_ai.operation.name`, `gen_ai.provider.name`, `gen_ai.request.model` |
+//! | `gemini_cli.api_request` | `call_id`, `model`, `role` (what for: `main`, `subagent`, `utility_…`), `request_text` (the contents as JSON), `gen_ai.operation.name`, `gen_ai.provider.name`, `gen_ai.request.model` |
 //! | `gemini_cli.api_response` | as the request without its text, and `status_code`, `duration_ms`, `finish_reasons`, `response_text`, `input_token_count`, `output_token_count`, `thoughts_token_count`, `cached_content_token_count`, `tool_token_count`, `total_token_count`, `gen_ai.response.model`, `gen_ai.response.finish_reasons`, `gen_ai.usage.input_tokens`, `gen_ai.usage.output_tokens` |
 //! | `gemini_cli.api_error` | as the request without its text, and `duration_ms`, `status_code`, `error_type`, `error`, `error.type` |
 //! | `gen_ai.client.inference.operation.details`, on the target [`MESSAGES`] | `call_id`, `gen_ai.request.model`, `gen_ai.input.messages`, `gen_ai.output.messages` (JSON) |
 //! | `gemini_cli.network_retry_attempt` | `attempt`, `max_attempts`, `delay_ms`, `error_type` |
+//! | `gemini_cli.chat.invalid_chunk` | `model`, `error_message` (what is wrong with a stream that is no answer) |
 //! | `gemini_cli.chat.content_retry` | the same and `model` |
 //! | `gemini_cli.chat.content_retry_failure` | `error_type` |
+//! | `gemini_cli.malformed_json_response` | `model` (a side request's answer that can't be read) |
 //! | `gemini_cli.model_routing` | `decision_model`, `decision_source`, `routing_latency_ms`, `reasoning`, `failed`, `error_message` |
 //! | `gemini_cli.flash_fallback` | `from_model`, `to_model`, `error_type`, `asked` |
 //! | `convoke.model_fallback_question` | `from_model`, `to_model`, `error_type`, `intent` |
@@ -85,6 +87,7 @@ impl Observed {
             id: uuid::Uuid::new_v4().to_string(),
             provider: self.provider,
             model: model.to_owned(),
+            role: if request.purpose.is_empty() { "main" } else { request.purpose },
             clock: self.clock,
             start: self.clock.now(),
             input: enabled!(target: MESSAGES, Level::INFO).then(|| text(&request.contents)),
@@ -97,6 +100,7 @@ impl Observed {
                 event.name = "gemini_cli.api_request",
                 call_id = call.id,
                 model,
+                role = call.role,
                 request_text = text(&request.contents),
                 gen_ai.operation.name = OPERATION,
                 gen_ai.provider.name = self.provider,
@@ -116,6 +120,7 @@ struct Call {
     id: String,
     provider: &'static str,
     model: String,
+    role: &'static str,
     clock: Clock,
     start: Now,
     /// What was sent, if somebody listens.
@@ -187,6 +192,7 @@ impl Call {
             event.name = "gemini_cli.api_response",
             call_id = self.id,
             model = answered_by,
+            role = self.role,
             status_code = 200,
             duration_ms,
             finish_reasons = seen.finish_reason.as_deref(),
@@ -233,6 +239,7 @@ impl Call {
             event.name = "gemini_cli.api_error",
             call_id = self.id,
             model = self.model,
+            role = self.role,
             duration_ms = self.duration_ms(),
             status_code = error.status,
             error_type,
@@ -340,6 +347,22 @@ pub(crate) fn network_retry(notice: &RetryNotice) {
         delay_ms = millis(notice.delay),
         error_type = ?notice.error.kind,
     );
+}
+
+/// A stream ended, and what came is no answer.
+pub(crate) fn no_answer(model: &str, error: &ModelError) {
+    event!(
+        target: TELEMETRY,
+        Level::INFO,
+        event.name = "gemini_cli.chat.invalid_chunk",
+        model,
+        error_message = error.message,
+    );
+}
+
+/// A side request was answered with something else than it asked for.
+pub(crate) fn unreadable(model: &str) {
+    event!(target: TELEMETRY, Level::INFO, event.name = "gemini_cli.malformed_json_response", model);
 }
 
 /// A stream is about to be repeated.

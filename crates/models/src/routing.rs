@@ -183,12 +183,14 @@ async fn by_classifier(
     };
     let (tier, source, why) = if numerical {
         let Some((score, why)) = classifier::read_score(&answer) else {
+            crate::observe::unreadable("classifier");
             return Some(Err("the classifier's answer has no score".to_owned()));
         };
         let tier = if score >= options.threshold { Tier::Pro } else { Tier::Flash };
         (tier, "agent-router/NumericalClassifier (Default)", format!("score {score} of 100: {why}"))
     } else {
         let Some((tier, why)) = classifier::read_choice(&answer) else {
+            crate::observe::unreadable("classifier");
             return Some(Err("the classifier's answer names no model".to_owned()));
         };
         (tier, "agent-router/Classifier", why)

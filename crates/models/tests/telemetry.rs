@@ -78,6 +78,7 @@ async fn calls_are_told_and_texts_only_on_their_target() {
     assert!(told_events[0]["request_text"].contains("prompt-text"));
     for (key, value) in [
         ("model", "m-1"),
+        ("role", "main"),
         ("gen_ai.request.model", "m"),
         ("gen_ai.response.model", "m-1"),
         ("gen_ai.response.finish_reasons", "STOP"),

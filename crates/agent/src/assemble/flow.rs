@@ -21,6 +21,7 @@ use crate::loops::LoopPlugin;
 use crate::models::SessionModel;
 use crate::routing::RoutingProcessor;
 use crate::subagents::{ChildSeat, RunPlugin};
+use crate::told;
 
 /// What the stages are made from.
 pub(super) struct FlowParts<'a> {
@@ -52,7 +53,8 @@ impl FlowParts<'_> {
         processors.push(Arc::new(ContextGuard::new(self.history.clone(), self.model.clone())));
         // Last: it looks at the conversation as it will be sent, and tools are declared for the model that it chose.
         if let Some(llm) = &self.model.steered {
-            processors.push(Arc::new(RoutingProcessor::new(llm.clone(), self.policy.clone())));
+            let purpose = if self.seat.is_some() { "subagent" } else { "main" };
+            processors.push(Arc::new(RoutingProcessor::new(llm.clone(), self.policy.clone(), purpose)));
         }
         processors
     }
@@ -66,6 +68,8 @@ impl FlowParts<'_> {
         } else if self.options.loops.enabled {
             let id = self.history.session_id.clone();
             plugins.push(Arc::new(LoopPlugin::new(id, self.model.clone(), self.options.loops)));
+        } else {
+            told::loops_ignored(&self.history.session_id);
         }
         if let Some(tokens) = self.options.limits.tokens {
             plugins.push(Arc::new(BudgetPlugin::new(tokens, self.used.clone())));

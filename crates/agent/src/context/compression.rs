@@ -32,6 +32,9 @@ pub(crate) use prompt::transcript;
 /// Tokens of the newest tool output that go into a summary whole. Source: §8.
 const OUTPUT_BUDGET: u64 = 50_000;
 
+/// What telemetry calls these model calls.
+const PURPOSE: &str = "utility_compressor";
+
 /// How much a session must grow after a failure before it is tried again, in percent of its size then. Each attempt
 /// costs a call as large as the session.
 const RETRY_GROWTH: u64 = 125;
@@ -153,7 +156,7 @@ impl Compressor {
     async fn summarise(&self, prefix: &[Event], cancel: &CancellationToken) -> Result<String, ModelError> {
         let transcript = prompt::transcript(prefix);
         let model = &self.parts.model;
-        let ask = |text: String| model.ask_aside(prompt::alias, prompt::SYSTEM, text, cancel);
+        let ask = |text: String| model.ask_aside(PURPOSE, prompt::alias, prompt::SYSTEM, text, cancel);
         let first = prompt::snapshot(&ask(prompt::summarise(&transcript)).await?).to_owned();
         if first.trim().is_empty() || cancel.is_cancelled() {
             return Ok(first);
@@ -186,24 +189,27 @@ impl Compressor {
                 return Err(summary_tokens);
             }
             let first_kept = tail.first().map(|event| event.id.clone());
+            // A provider may have counted less than we estimate; then both sizes are estimates.
+            let estimated: u64 = parts.history.meter.tokens(&session.events).iter().sum();
+            let before = size.max(estimated);
             session.events.splice(..prefix.len(), summary.iter().cloned());
-            Ok((summary, first_kept, size.saturating_sub(prefix_tokens) + summary_tokens))
+            Ok((summary, first_kept, before, before.saturating_sub(prefix_tokens) + summary_tokens))
         });
         match replaced {
             Err(tokens) => {
                 self.failed(size, format!("the summary ({tokens} tokens) was no smaller than what it stands for"))
             }
-            Ok((summary, first_kept, after)) => {
+            Ok((summary, first_kept, before, after)) => {
                 *self.failed_at.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 let compressed = Compressed {
                     summary: &summary,
                     first_kept: first_kept.as_deref(),
                     replaced: prefix.len(),
-                    tokens_before: size,
+                    tokens_before: before,
                     tokens_after: after,
                 };
                 parts.history.listener.compressed(&parts.history.session_id, &compressed);
-                CompressOutcome::Compressed { before: size, after }
+                CompressOutcome::Compressed { before, after }
             }
         }
     }

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::compression::transcript;
 use crate::models::SessionModel;
+use crate::told;
 
 /// How much of the session is shown.
 pub(super) const CONTENTS: usize = 20;
@@ -19,6 +20,9 @@ const INTERVAL_MIN: f64 = 5.0;
 const INTERVAL_MAX: f64 = 15.0;
 /// From here on it is a loop.
 const CONFIDENCE: f64 = 0.9;
+
+/// What telemetry calls these model calls.
+const PURPOSE: &str = "utility_loop_detector";
 
 const ALIAS: &str = "loop-detection";
 const ALIAS_DOUBLE: &str = "loop-detection-double-check";
@@ -76,27 +80,49 @@ pub(super) struct Checked {
 }
 
 /// Asks. A failure is no opinion.
-pub(super) async fn check(model: &SessionModel, prompt: &str, newest: &[Event], cancel: &CancellationToken) -> Checked {
+pub(super) async fn check(
+    session_id: &str,
+    model: &SessionModel,
+    prompt: &str,
+    newest: &[Event],
+    cancel: &CancellationToken,
+) -> Checked {
     let shown = format!(
         "<original_user_request>\n{prompt}\n</original_user_request>\n\n<history>\n{}</history>\n\nIs the agent stuck?",
         transcript(newest)
     );
     let none = Checked { confidence: 0.0, looping: None };
-    let first = model.ask_aside(|_| ALIAS, SYSTEM, shown.clone(), cancel).await;
-    let Some((confidence, analysis)) = first.ok().as_deref().and_then(opinion) else { return none };
-    if confidence < CONFIDENCE || !model.has_alias(ALIAS_DOUBLE) {
-        return Checked { confidence, looping: Some(analysis).filter(|_| confidence >= CONFIDENCE) };
+    let first = model.ask_aside(PURPOSE, |_| ALIAS, SYSTEM, shown.clone(), cancel).await;
+    let Some((small, analysis)) = first.ok().and_then(|answer| told_opinion(session_id, ALIAS, &answer)) else {
+        return none;
+    };
+    if small < CONFIDENCE || !model.has_alias(ALIAS_DOUBLE) {
+        told::loop_checked(session_id, small, None);
+        return Checked { confidence: small, looping: Some(analysis).filter(|_| small >= CONFIDENCE) };
     }
-    match model.ask_aside(|_| ALIAS_DOUBLE, SYSTEM, shown, cancel).await {
+    match model.ask_aside(PURPOSE, |_| ALIAS_DOUBLE, SYSTEM, shown, cancel).await {
         // The larger model can't be asked: the smaller one's word stands.
-        Err(_) => Checked { confidence, looping: Some(analysis) },
-        Ok(answer) => match opinion(&answer) {
-            Some((confidence, analysis)) => {
-                Checked { confidence, looping: Some(analysis).filter(|_| confidence >= CONFIDENCE) }
+        Err(_) => {
+            told::loop_checked(session_id, small, None);
+            Checked { confidence: small, looping: Some(analysis) }
+        }
+        Ok(answer) => match told_opinion(session_id, ALIAS_DOUBLE, &answer) {
+            Some((large, analysis)) => {
+                told::loop_checked(session_id, small, Some(large));
+                Checked { confidence: large, looping: Some(analysis).filter(|_| large >= CONFIDENCE) }
             }
             None => none,
         },
     }
+}
+
+/// An opinion, or word to telemetry that this is none.
+fn told_opinion(session_id: &str, model: &str, answer: &str) -> Option<(f64, String)> {
+    let opinion = opinion(answer);
+    if opinion.is_none() {
+        told::unreadable(session_id, model);
+    }
+    opinion
 }
 
 /// Confidence and analysis, out of JSON with or without a fence.

@@ -15,6 +15,7 @@ use super::{AdkAgentProtocol, Ending, Shared, Stream};
 use crate::emitter::Emitter;
 use crate::record::state_after;
 use crate::rewind::{self, Done, Rewinder, Wish};
+use crate::told;
 
 /// What is told where nothing is recorded.
 const NOT_RECORDED: &str = "this session is not recorded";
@@ -77,6 +78,7 @@ impl Shared {
     /// Drops the kernel's session for what is left of it, and tells everybody.
     fn gone_back(&self, done: Done, emitter: &Emitter) -> RewindOutcome {
         let Done { outcome, events, title } = done;
+        told::rewound(&self.key.session_id, &outcome);
         if let Some(events) = events {
             self.runner.sessions().delete(&self.key);
             *self.past() = Some(events);

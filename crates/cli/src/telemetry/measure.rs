@@ -45,6 +45,7 @@ static API_REQUEST_LATENCY: Instrument = histogram("gemini_cli.api.request.laten
 static TOKEN_USAGE: Instrument = counter("gemini_cli.token.usage", "Tokens by kind");
 static FILE_OPERATION_COUNT: Instrument = counter("gemini_cli.file.operation.count", "Files created, updated, read");
 static LINES_CHANGED: Instrument = counter("gemini_cli.lines.changed", "Lines added and removed by the model");
+static INVALID_CHUNK_COUNT: Instrument = counter("gemini_cli.chat.invalid_chunk.count", "Streams that held no answer");
 static CONTENT_RETRY_COUNT: Instrument = counter("gemini_cli.chat.content_retry.count", "Streams that were repeated");
 static CONTENT_RETRY_FAILURE_COUNT: Instrument =
     counter("gemini_cli.chat.content_retry_failure.count", "Streams that were given up");
@@ -54,8 +55,8 @@ static ROUTING_LATENCY: Instrument =
     histogram("gemini_cli.model_routing.latency", "ms", "How long it took to choose a model");
 static ROUTING_FAILURE_COUNT: Instrument =
     counter("gemini_cli.model_routing.failure.count", "Choices of a model that failed");
-static SLASH_MODEL_COUNT: Instrument =
-    counter("gemini_cli.slash_command.model.call_count", "Models chosen by a command");
+static PLAN_EXECUTION_COUNT: Instrument = counter("gemini_cli.plan.execution.count", "Plans that were approved");
+static EXIT_FAIL_COUNT: Instrument = counter("gemini_cli.exit.fail.count", "Processes that ended with an error");
 static HOOK_CALL_COUNT: Instrument = counter("gemini_cli.hook_call.count", "Hooks that ran");
 static HOOK_CALL_LATENCY: Instrument = histogram("gemini_cli.hook_call.latency", "ms", "How long hooks ran");
 static AGENT_RUN_COUNT: Instrument = counter("gemini_cli.agent.run.count", "Runs of subagents");
@@ -72,6 +73,11 @@ pub(super) fn session() -> Measurement {
     Measurement { instrument: &SESSION_COUNT, value: 1.0, attributes: Vec::new() }
 }
 
+/// The process ends with this code, which is not 0.
+pub(super) fn failed_exit(code: u8) -> Measurement {
+    Measurement { instrument: &EXIT_FAIL_COUNT, value: 1.0, attributes: vec![("exit_code", json!(code))] }
+}
+
 /// What `record` adds.
 pub(super) fn of(record: &Record) -> Vec<Measurement> {
     let mut to = Measured { record, out: Vec::new() };
@@ -83,6 +89,7 @@ pub(super) fn of(record: &Record) -> Vec<Measurement> {
         }
         "api_error" => api_call(&mut to),
         "file_operation" => to.count(&FILE_OPERATION_COUNT, &["operation", "extension"]),
+        "chat.invalid_chunk" => to.count(&INVALID_CHUNK_COUNT, &["model"]),
         "chat.content_retry" => to.count(&CONTENT_RETRY_COUNT, &["model", "error_type"]),
         "chat.content_retry_failure" => to.count(&CONTENT_RETRY_FAILURE_COUNT, &["error_type"]),
         "network_retry_attempt" => to.count(&NETWORK_RETRY_COUNT, &["error_type"]),
@@ -93,7 +100,7 @@ pub(super) fn of(record: &Record) -> Vec<Measurement> {
                 to.count(&ROUTING_FAILURE_COUNT, &["decision_source"]);
             }
         }
-        "slash_command.model" => to.count(&SLASH_MODEL_COUNT, &["model_name"]),
+        "plan.execution" => to.count(&PLAN_EXECUTION_COUNT, &["approval_mode"]),
         "hook_call" => {
             to.count(&HOOK_CALL_COUNT, &["hook_event_name", "hook_name", "success"]);
             to.take("duration_ms", 1.0, &HOOK_CALL_LATENCY, &["hook_event_name", "hook_name", "success"]);

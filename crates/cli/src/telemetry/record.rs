@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
 
 /// Attributes that hold what people, models and programs wrote. Left out where `telemetry.logPrompts` is off.
-const TEXTS: [&str; 15] = [
+const TEXTS: [&str; 16] = [
     "prompt",
     "request_text",
     "response_text",
@@ -18,6 +18,7 @@ const TEXTS: [&str; 15] = [
     "error",
     "command_args",
     "reasoning",
+    "detail",
     "error_message",
     "gen_ai.input.messages",
     "gen_ai.output.messages",

@@ -159,6 +159,54 @@ fn readers_of_others_find_what_they_look_for() {
 }
 
 #[test]
+fn what_goes_wrong_and_what_calls_are_for_is_told() {
+    let again = json!([call("list_directory", json!({"dir_path": "of-the-model"}))]);
+    for log_prompts in [true, false] {
+        let environment = TestEnvironment::new();
+        told(&environment, &json!({"logPrompts": log_prompts}));
+        let file = script(&environment, &vec![again.clone(); 12]);
+        let ran = run(&mut convoke(&environment, &["--fake-responses", &file, "-m", "gemini-2.5-flash", "go"]), "");
+        assert_eq!(ran.code, Some(47), "{}", ran.stderr);
+        let objects = objects(&environment);
+        let all = records(&objects);
+        let loops = all.iter().filter(|record| record["attributes"]["event.name"] == "loop_detected");
+        let strikes: Vec<&Value> = loops.map(|record| &record["attributes"]["strike"]).collect();
+        assert_eq!(strikes, [1, 2]);
+        let requests = named(&objects, "api_request");
+        assert!(requests.len() == 10 && requests.iter().all(|request| request["role"] == "main"));
+        let failed = metric(&objects, "exit.fail.count").unwrap();
+        assert_eq!(failed["dataPoints"][0]["attributes"], json!({"exit_code": 47}));
+        let text = environment.read("home/telemetry.log").unwrap();
+        assert_eq!(text.contains("of-the-model"), log_prompts, "arguments are what a model wrote");
+    }
+
+    let environment = TestEnvironment::new();
+    told(&environment, &json!({}));
+    // No finish reason: no answer. It is repeated, and then there is one. The summary is a side request.
+    let broken = json!({"method": "generateContentStream", "response": [{"candidates": [{"content": {"parts": []}}]}]});
+    let answer = |text: &str| json!({"candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}]});
+    let words: String = (0..2_000).map(|n| format!("word {n} ")).collect();
+    let said = json!({"method": "generateContentStream", "response": [answer(&words)]});
+    let aside = json!({"method": "generateContent", "response": answer("<state_snapshot>s</state_snapshot>")});
+    let run_with = |lines: &[&Value], more: &[&str]| {
+        let lines: Vec<String> = lines.iter().map(|line| line.to_string()).collect();
+        let file = environment.write("responses.jsonl", lines.join("\n")).display().to_string();
+        let ran = run(convoke(&environment, &["--fake-responses", &file, "-m", "gemini-2.5-flash"]).args(more), "");
+        assert_eq!(ran.code, Some(0), "{more:?}: {}", ran.stderr);
+    };
+    run_with(&[&broken, &said], &["-p", "go"]);
+    run_with(&[&aside, &aside], &["-r", "-p", "/compress"]);
+    run_with(&[], &["-r", "--rewind", "1"]);
+    let objects = objects(&environment);
+    assert_eq!(named(&objects, "chat.invalid_chunk").len(), 1);
+    let roles: Vec<&Value> = named(&objects, "api_response").iter().map(|response| &response["role"]).collect();
+    assert_eq!(roles, ["main", "main", "utility_compressor", "utility_compressor"]);
+    assert_eq!(named(&objects, "chat_compression").len(), 1);
+    assert_eq!(named(&objects, "rewind")[0]["outcome"], "both");
+    assert_eq!(metric(&objects, "exit.fail.count"), None);
+}
+
+#[test]
 fn without_prompts_nothing_that_anybody_wrote_is_told() {
     let environment = TestEnvironment::new();
     told(&environment, &json!({"logPrompts": false, "traces": true}));

@@ -99,6 +99,9 @@ pub(super) fn generate(
                 };
                 drop(stream);
                 let error = broken.error();
+                if matches!(broken, Broken::NoAnswer(_)) {
+                    crate::observe::no_answer(&request.model, &error);
+                }
                 let may_repeat = error.kind == ModelErrorKind::InvalidStream || error.kind.is_retryable();
                 let notice = if may_repeat { backoff.after(&error, entropy()) } else { None };
                 let Some(notice) = notice else {

@@ -93,6 +93,7 @@ fn request_of(instruction: &str, contents: &[&Arc<Content>], schema: Value) -> O
         contents: vec![Arc::new(Content::user(told))],
         system_instruction: vec![instruction.to_owned()],
         config,
+        purpose: "utility_router",
         ..LlmRequest::default()
     })
 }
