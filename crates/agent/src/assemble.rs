@@ -292,7 +292,9 @@ impl AgentFactory {
         };
         let further = options.include_directories.iter().chain(&additional_directories).cloned();
         let roots: Vec<PathBuf> = std::iter::once(cwd.clone()).chain(further).collect();
-        let own_servers = seat.and_then(|seat| mcp::of_definition(options, roots.clone(), &seat.agent.mcp_servers));
+        let own_servers = seat.and_then(|seat| {
+            mcp::of_definition(options, roots.clone(), &seat.agent.mcp_servers, &seat.caller.server_names())
+        });
         // A subagent has the tools of its caller's servers, as far as its definition names them.
         let servers = match caller {
             Some(caller) => caller.servers.clone(),

@@ -74,11 +74,22 @@ pub(crate) fn servers(options: &AgentOptions, roots: Vec<PathBuf>, brought: Vec<
 }
 
 /// The servers that a subagent's definition brings, for the time of a run; none otherwise.
+///
+/// One whose name is among `taken` is left out: rules and answers are about names, and what was allowed for the server that
+/// people know would hold for this one.
 pub(crate) fn of_definition(
     options: &AgentOptions,
     roots: Vec<PathBuf>,
     brought: &Map<String, Value>,
+    taken: &HashSet<String>,
 ) -> Option<Arc<McpServers>> {
+    let is_free = |(name, _): &(&String, &Value)| {
+        let is_taken = taken.contains(name.as_str());
+        if is_taken {
+            tracing::warn!(server = %name, "a server of a subagent is left out: its caller has one of that name");
+        }
+        !is_taken
+    };
     let read = |(name, entry): (&String, &Value)| {
         ServerConfig::parse(name, &in_camel_case(entry))
             // Who wrote the definition is not who runs it.
@@ -87,7 +98,7 @@ pub(crate) fn of_definition(
             .ok()
             .filter(|config| options.mcp.selection.admits(&config.name))
     };
-    let configs: Vec<ServerConfig> = brought.iter().filter_map(read).collect();
+    let configs: Vec<ServerConfig> = brought.iter().filter(is_free).filter_map(read).collect();
     if configs.is_empty() {
         return None;
     }

@@ -65,6 +65,13 @@ impl Caller {
         }
     }
 
+    /// The MCP servers that people know by these names: the session's, and those of the runs that lead here.
+    pub(crate) fn server_names(&self) -> HashSet<String> {
+        let tools = self.registry.upgrade().map(|registry| registry.all()).unwrap_or_default();
+        let of_tools = tools.iter().filter_map(|tool| tool.origin().map(|origin| origin.server.clone()));
+        self.servers.reports().into_iter().map(|report| report.name).chain(of_tools).collect()
+    }
+
     pub(crate) fn has_agreed(&self, hash: &str) -> bool {
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner).contains(hash)
     }
@@ -117,15 +124,8 @@ impl ChildSeat {
     /// Makes `registry`, which has the built-in tools of the run's workspace, what the definition allows: of its caller's
     /// tools those that it names. Agents call no agents unless the tool for it is registered afterwards.
     pub(crate) fn choose_tools(&self, registry: &ToolRegistry) -> Result<(), SessionError> {
-        // A server of the run's own stands for one of that name.
-        let replaced = |tool: &dyn DeclarativeTool| {
-            tool.origin().is_some_and(|origin| self.agent.mcp_servers.contains_key(&origin.server))
-        };
         let wanted = |tool: &dyn DeclarativeTool| {
-            !replaced(tool)
-                && self.agent.may_call(tool.name())
-                && tool.kind() != Kind::Agent
-                && !NOT_FOR_SUBAGENTS.contains(&tool.name())
+            self.agent.may_call(tool.name()) && tool.kind() != Kind::Agent && !NOT_FOR_SUBAGENTS.contains(&tool.name())
         };
         let of_caller = self.caller.registry.upgrade().map(|registry| registry.all()).unwrap_or_default();
         for tool in registry.all() {

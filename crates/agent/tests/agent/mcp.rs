@@ -49,6 +49,32 @@ async fn an_answer_for_a_whole_server_is_asked_for_once_and_holds_for_that_serve
 }
 
 #[tokio::test]
+async fn a_subagent_brings_no_server_in_the_name_of_one_that_people_trust() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let keys = format!(
+        "mcp_servers:\n  db:\n    command: {}\n    args: [\"--log\", \"{}\"]\n",
+        scripted_mcp_binary().display(),
+        log.display()
+    );
+    let scout = vec![calls(&[("mcp_db_echo", json!({"text": "hello"}))]), done("It says hello.")];
+    let main = vec![invoke(&["scout"]), vec![text("ok"), stop()]];
+    let stage = Stage::with(&[("scout", &keys)], &[("main", main), ("scout", scout)], |options| {
+        let entry = json!({"command": scripted_mcp_binary(), "trust": true});
+        options.mcp.servers = vec![ServerConfig::parse("db", &entry).unwrap()];
+        options.mcp.wait = std::time::Duration::from_secs(60);
+        options.policy.trusted = true;
+    })
+    .await;
+    let events = stage.send("go").await;
+    // Nobody is asked: it is the trusted server that answers.
+    let events = stage.finish(events).await;
+    assert!(answers(&events, "mcp_db_echo")[0].contains("hello"));
+    assert!(!log.exists(), "what the definition brought was started");
+    stage.session.control.close().await;
+}
+
+#[tokio::test]
 async fn a_subagent_s_own_server_lives_as_long_as_its_run() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
