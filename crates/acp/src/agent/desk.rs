@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_client_protocol::v1::schema;
-use convoke_protocol::{AuthError, HostedSession, ListSessions, NewSession, SessionFactory, SessionId};
+use convoke_protocol::{AuthError, HostedSession, ListSessions, NewSession, SessionError, SessionFactory, SessionId};
 use serde_json::json;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
@@ -262,6 +262,15 @@ impl Desk {
             Ok(opened) => opened,
             Err(error) => return answer(responder, Err(error)),
         };
+        // Sessions that were never prompted have no record that would keep a second one out.
+        if self.sessions.get(&hosted.id).is_some_and(|session| !session.commands.is_closed()) {
+            answer(responder, Err(SessionError::Taken(hosted.id.clone()).into()));
+            self.tasks.spawn(async move {
+                hosted.control.close().await;
+                Done::Answered
+            });
+            return;
+        }
         files.belong_to(&hosted.id);
         terminals.belong_to(&hosted.id);
         let (commands, inbox) = mpsc::channel(COMMANDS_MAX);

@@ -38,6 +38,9 @@ use super::translate::Translator;
 /// How long a session may take to close before it is left to itself.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
+/// Open questions and requests beside the turn. Each of the latter reads the record, so more than a few are a flood.
+const WORK_MAX: usize = 64;
+
 const MODE_UPDATE: &str = "current_mode_update";
 const OPTIONS_UPDATE: &str = "config_option_update";
 const COMMANDS_UPDATE: &str = "available_commands_update";
@@ -198,8 +201,9 @@ impl Session {
                 Step::Question(question) => running.ask(question),
             }
         }
-        // Nobody answers any more, and whoever asks from here on is told so at once.
-        drop(questions);
+        // Nobody answers any more, and whoever asks from here on is told so at once. Once the client hears of the end, its
+        // next session may have this id.
+        drop((questions, commands));
         running.close(events.get_mut()).await;
     }
 }
@@ -251,7 +255,9 @@ impl Running {
                 answer(responder, Ok(steer::told(&self.hosted.control.steer(&text))));
             }
             // An opening tells what was said: until it is over there is nothing to go back from.
-            Command::Aside(_, responder) if self.opening.is_some() => answer(responder, Err(RpcError::busy())),
+            Command::Aside(_, responder) if self.opening.is_some() || self.work.len() >= WORK_MAX => {
+                answer(responder, Err(RpcError::busy()));
+            }
             Command::Aside(aside, responder) => {
                 let control = Arc::clone(&self.hosted.control);
                 let done = async move { answer(responder, aside.carry_out(&*control).await) };

@@ -192,6 +192,24 @@ async fn a_session_that_is_not_recorded_can_not_go_back_and_says_so() {
 }
 
 #[tokio::test]
+async fn a_chosen_id_is_one_session_s_only() {
+    let mut client = begin("/work", json!({})).await;
+    client
+        .call(3, "session/new", json!({"cwd": "/work", "mcpServers": [], "_meta": {"convoke.sessionId": "s1"}}))
+        .await;
+    let refused = client.read().await;
+    assert_eq!(
+        (&refused["id"], &refused["error"]["data"]["code"]),
+        (&json!(3), &json!("session_id_conflict")),
+        "{refused}"
+    );
+    // The one that was there goes on.
+    let prompt = json!({"sessionId": "s1", "prompt": [{"type": "text", "text": "end completed"}]});
+    client.call(4, "session/prompt", prompt).await;
+    assert_eq!(client.read().await["result"]["stopReason"], "end_turn");
+}
+
+#[tokio::test]
 async fn a_cancellation_is_for_the_prompt_before_it() {
     let mut client = begin("/work", json!({})).await;
     for round in 0..20 {
