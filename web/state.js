@@ -128,6 +128,8 @@ function takeFrame(state, frame) {
       return note(state, frame, { tone: "warn", what: "model-failed", detail: text(data.error) });
     case "approval_mode_changed":
       return note(state, frame, { tone: "info", what: "mode", detail: text(data.next) });
+    case "session_rewound":
+      return note(state, frame, { tone: "info", what: "rewound", detail: rewoundTo(data) });
     case "slow_client_warning":
       return { ...state, slow: true };
     case "client_evicted":
@@ -141,6 +143,12 @@ function takeFrame(state, frame) {
     default:
       return state;
   }
+}
+
+/** Which prompt, and what went back if not all of it. @param {Json} data @returns {string} */
+function rewoundTo(data) {
+  const number = Number(data.targetTurnIndex ?? 0) + 1;
+  return data.what === "files" || data.what === "conversation" ? `${number} (${data.what} only)` : `${number}`;
 }
 
 /** One `session/update` of ACP. @param {State} state @param {Frame} frame @param {Json} update @returns {State} */

@@ -159,6 +159,8 @@ export function noteText(note, name) {
       return `The model was not switched${note.detail ? `: ${note.detail}` : ""}`;
     case "mode":
       return `Approval mode is now ${note.detail ?? "another one"}`;
+    case "rewound":
+      return `Gone back${by} to before prompt ${note.detail ?? ""}`;
     case "evicted":
       return "This window fell behind and was disconnected; it is catching up";
     case "closed":

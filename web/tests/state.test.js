@@ -212,6 +212,14 @@ test("old entries go, pending questions stay, the count is kept", () => {
   assert.equal(s.permission("r1").pending, true);
 });
 
+test("a way back is told", () => {
+  const s = session();
+  s.numbered("session_rewound", { targetTurnIndex: 1, what: "both" });
+  s.numbered("session_rewound", { targetTurnIndex: 0, what: "files" });
+  const told = s.entries.map((entry) => [entry.what, entry.detail]);
+  assert.deepEqual(told, [["rewound", "2"], ["rewound", "1 (files only)"]]);
+});
+
 test("a message has an end", () => {
   const s = session();
   s.say("x".repeat(MESSAGE_CHARS_MAX));

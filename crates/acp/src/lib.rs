@@ -53,6 +53,9 @@ pub const MODEL_META: &str = "convoke.model";
 /// The key in `_meta` of `session_info_update` that is `false` once a session goes on without a record.
 pub const RECORDING_META: &str = "convoke.recording";
 
+/// The key in `_meta` of `session_info_update` that tells what a session went back to, whoever asked for it.
+pub const REWOUND_META: &str = "convoke.rewound";
+
 /// The key in `_meta` of a prompt's answer that says more about its end, such as `{"code": "MAX_TURNS_EXCEEDED", …}`.
 pub const END_META: &str = "convoke.end";
 

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoke_protocol::{ClientId, SessionId};
 use convoke_stdx::{Now, Tick};
+use serde_json::json;
 
 use crate::audit::AuditRing;
 use crate::contract::{
@@ -154,9 +155,17 @@ impl Bridge {
                     session.approval_mode_changed(step, originator, mode, persisted);
                 });
             }
-            Input::SessionRewound { session, originator, prompt_id, turn_index, files_changed, files_failed } => {
+            Input::SessionRewound { session, originator, prompt_id, turn_index, what, files_changed, files_failed } => {
+                let to = json!({
+                    "sessionId": session,
+                    "promptId": prompt_id,
+                    "targetTurnIndex": turn_index,
+                    "what": what,
+                    "filesChanged": files_changed,
+                    "filesFailed": files_failed,
+                });
                 self.tell(now, &session, out, |session, step| {
-                    session.rewound(step, originator, &prompt_id, turn_index, &[files_changed, files_failed]);
+                    session.rewound(step, originator, to);
                 });
             }
             Input::RecordingStopped { session } => {

@@ -210,17 +210,19 @@ pub enum Input {
         /// Whether it was written to the settings.
         persisted: bool,
     },
-    /// The agent took the session back to before a prompt, at a client's wish: `session_rewound`. What was decided stays
-    /// decided: the audit and pending requests know nothing of it.
+    /// The agent took the session back to before a prompt: `session_rewound`. What was decided stays decided: the audit and
+    /// pending requests know nothing of it.
     SessionRewound {
         /// Which session.
         session: SessionId,
-        /// At whose wish.
+        /// At whose wish, if it was asked for outside of a prompt.
         originator: Option<ClientId>,
         /// The agent's id of the prompt.
         prompt_id: String,
         /// Its place among the prompts, from 0.
         turn_index: usize,
+        /// `conversation`, `files` or `both`.
+        what: String,
         /// Files that are what they were.
         files_changed: Vec<String>,
         /// Files that are not.

@@ -383,24 +383,8 @@ impl Session {
         self.publish(step, Draft { kind: FrameKind::ApprovalModeChanged, prompt_id: None, originator, data });
     }
 
-    /// `files`: those that were changed, and those that could not be.
-    pub(crate) fn rewound(
-        &mut self,
-        step: &mut Step<'_>,
-        originator: Option<ClientId>,
-        prompt_id: &str,
-        turn_index: usize,
-        files: &[Vec<String>; 2],
-    ) {
+    pub(crate) fn rewound(&mut self, step: &mut Step<'_>, originator: Option<ClientId>, data: Value) {
         self.touch(step.now);
-        let [changed, failed] = files;
-        let data = json!({
-            "sessionId": self.id,
-            "promptId": prompt_id,
-            "targetTurnIndex": turn_index,
-            "filesChanged": changed,
-            "filesFailed": failed,
-        });
         self.publish(step, Draft { kind: FrameKind::SessionRewound, prompt_id: None, originator, data });
     }
 

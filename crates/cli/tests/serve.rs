@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 // The demo's client is the client of these tests.
 #[path = "../src/demo/client.rs"]
 mod client;
+#[path = "serve/ours.rs"]
+mod ours;
 
 use client::{Client, Events};
 
@@ -594,7 +596,8 @@ async fn a_session_goes_back_everybody_hears_of_it_and_what_was_decided_stays_de
     let told = next_of(&mut events, "session_rewound").await;
     assert_eq!(
         told["data"],
-        json!({"sessionId": session, "promptId": id, "targetTurnIndex": 1, "filesChanged": [file], "filesFailed": []})
+        json!({"sessionId": session, "promptId": id, "targetTurnIndex": 1, "what": "both", "filesChanged": [file],
+            "filesFailed": []})
     );
     assert!(told["originatorClientId"].is_string(), "{told}");
     let (status, gone) = client.call(Method::POST, &path, Some(&body)).await.unwrap();
@@ -603,6 +606,13 @@ async fn a_session_goes_back_everybody_hears_of_it_and_what_was_decided_stays_de
     let audit = client.expect(Method::GET, "/audit", None).await.unwrap().to_string();
     assert!(audit.contains(&request) && audit.contains("proceed_once"), "{audit}");
 
+    // Asked for in a prompt, everybody hears of it as well, and once.
+    prompt(&mut client, &session, "/rewind 1 files").await;
+    let told = next_of(&mut events, "session_rewound").await;
+    let data = &told["data"];
+    let seen = (&data["targetTurnIndex"], &data["what"], &data["filesChanged"]);
+    assert_eq!(seen, (&json!(0), &json!("files"), &json!([])), "{told}");
+    next_of(&mut events, "turn_complete").await;
     prompt(&mut client, &session, "third").await;
     next_of(&mut events, "permission_request").await;
     let body = json!({"promptId": "1"});

@@ -390,7 +390,7 @@ impl Agents {
             }
             return wish.refuse(Refusal::StartFailed(StartFailure::Agent { code, message, data: None }));
         };
-        hosted.setting(&wish);
+        hosted.setting(&wish, originator.as_ref());
         let change = Change { session: session.clone(), agent_session, originator, wish, ask };
         self.order(key, Order::Change(Box::new(change)));
     }

@@ -202,6 +202,9 @@ impl Translator {
                 let told = self.warning(message, &json!({"notice": data}));
                 std::iter::once(told).chain(stopped.then_some(info)).collect()
             }
+            AgentEventBody::Custom { kind, data: Some(data) } if kind == "session_rewound" && thread.is_none() => {
+                vec![json!({"sessionUpdate": "session_info_update", "_meta": {crate::REWOUND_META: data}})]
+            }
             AgentEventBody::AgentStart | AgentEventBody::AgentEnd { .. } => {
                 self.message = None;
                 Vec::new()

@@ -163,6 +163,13 @@ impl Editor {
         self.updates(kind).iter().filter_map(|update| update["content"]["text"].as_str()).collect()
     }
 
+    /// Is killed: nobody writes to the agent or reads it any more. It is to end by itself.
+    pub(crate) async fn vanish(mut self) -> ExitStatus {
+        let (_, nothing) = tokio::net::unix::pipe::pipe().unwrap();
+        self.lines = BufReader::new(nothing).lines();
+        self.leave().await
+    }
+
     /// Leaves: the agent is to end by itself.
     pub(crate) async fn leave(mut self) -> ExitStatus {
         self.input = None;

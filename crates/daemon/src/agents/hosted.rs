@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use convoke_acp::RECORDING_META;
 use convoke_bridge::{Input, Refusal, StartFailure};
-use convoke_protocol::{ApprovalMode, SessionId};
+use convoke_protocol::{ApprovalMode, ClientId, SessionId};
 use serde_json::Value;
 
 use super::order::{Change, Started, Wish};
 use super::replay::Replay;
-use super::rewind;
+use super::rewind::WaysBack;
 use super::served::Served;
 use super::start;
 use super::state::SessionState;
@@ -33,6 +33,7 @@ pub(crate) struct Hosted {
     replay: Arc<Replay>,
     /// What its agent does.
     calls: Calls,
+    ways_back: WaysBack,
 }
 
 /// What a load has brought so far.
@@ -75,6 +76,7 @@ impl Hosted {
             model_applied: started.model.as_ref().map(|(_, problem)| problem.is_none()),
             replay: Arc::new(replay.unwrap_or_default()),
             calls: Calls::default(),
+            ways_back: WaysBack::default(),
         }
     }
 
@@ -131,16 +133,17 @@ impl Hosted {
     }
 
     /// Notes a wish that is on its way to the agent.
-    pub(super) fn setting(&mut self, wish: &Wish) {
+    pub(super) fn setting(&mut self, wish: &Wish, client: Option<&ClientId>) {
         match wish {
             Wish::Mode(mode, _) => self.setting_mode = Some(*mode),
             Wish::Model(model, _) => self.setting_model = Some(model.clone()),
-            Wish::RewindPoints(_) | Wish::Rewind(..) => {}
+            Wish::Rewind(..) => self.ways_back.asked(client.cloned()),
+            Wish::RewindPoints(_) => {}
         }
     }
 
-    /// Takes an update of `bytes` on the wire, and appends what everyone hears of it: the update itself, and a change of
-    /// model or mode that no client asked for.
+    /// Takes an update of `bytes` on the wire, and appends what everyone hears of it: the update itself, a way back, and a
+    /// change of model or mode that no client asked for.
     ///
     /// Gives what the agent is now known to have done without asking.
     pub(super) fn heed(&mut self, update: Value, bytes: usize, out: &mut Vec<Input>) -> Option<Deed> {
@@ -152,7 +155,9 @@ impl Hosted {
         if update.get("_meta").and_then(|meta| meta.get(RECORDING_META)?.as_bool()) == Some(false) {
             out.push(Input::RecordingStopped { session: session.clone() });
         }
+        let went_back = self.ways_back.heed(&session, &update);
         out.push(Input::Update { session: session.clone(), update });
+        out.extend(went_back);
         if let Some(mode) = announced.filter(|mode| *mode != self.mode && self.setting_mode != Some(*mode)) {
             self.mode = mode;
             out.push(Input::ApprovalModeChanged { session: session.clone(), originator: None, mode, persisted: false });
@@ -213,8 +218,7 @@ impl Hosted {
             }
             Wish::RewindPoints(reply) => drop(reply.send(result.map_err(Refusal::StartFailed))),
             Wish::Rewind(_, reply) => {
-                let told = result.as_ref().ok().and_then(|answer| rewind::told(session, originator, answer));
-                out.extend(told);
+                out.extend(self.ways_back.answered(session, originator, result.as_ref().ok()));
                 let _ = reply.send(result.map_err(Refusal::StartFailed));
             }
         }

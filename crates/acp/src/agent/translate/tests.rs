@@ -210,6 +210,14 @@ fn a_subagents_call_says_whose_it_is_and_its_model_is_not_the_sessions() {
 }
 
 #[test]
+fn a_way_back_is_told_of_whoever_asked_for_it() {
+    let data = json!({"messageId": "m", "number": 2, "what": "both", "files": ["/w/a"], "left": []});
+    let rewound = AgentEventBody::Custom { kind: "session_rewound".into(), data: Some(data.clone()) };
+    let update = json!({"sessionUpdate": "session_info_update", "_meta": {"convoke.rewound": data}});
+    assert_eq!(translate([rewound]), [update]);
+}
+
+#[test]
 fn a_session_without_a_record_is_told_to_people_and_to_hosts() {
     let notice = |data: Value| AgentEventBody::Custom { kind: "notice".into(), data: Some(data) };
     let told = translate([notice(json!({"code": "RECORDING_STOPPED", "message": "the disk is full"}))]);

@@ -90,6 +90,29 @@ async fn an_editor_that_goes_in_the_middle_of_a_turn_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn an_editor_that_is_killed_over_a_question_leaves_a_whole_record() {
+    let environment = TestEnvironment::new();
+    let (mut editor, _) = Editor::start(agent(&environment, &writes("a.txt")), json!({})).await;
+    let session = editor.session(&environment).await;
+    editor.begin(&session, "write it").await;
+    editor.until(asks).await;
+    let agent_process = std::path::PathBuf::from(format!("/proc/{}", editor.id()));
+    assert!(editor.vanish().await.success());
+    assert!(!agent_process.exists());
+    assert_eq!(environment.read("workspace/a.txt"), None);
+
+    let (mut editor, _) = Editor::start(agent(&environment, &[say("I know.")]), json!({})).await;
+    let load = json!({"sessionId": session, "cwd": environment.workspace(), "mcpServers": []});
+    let loaded = editor.ask("session/load", load).await;
+    assert_eq!((&loaded["error"], &loaded["result"]["_meta"]["convoke.damagedLines"]), (&Value::Null, &Value::Null));
+    assert_eq!(editor.said("user_message_chunk"), "write it");
+    let ends = editor.updates("tool_call_update");
+    assert_eq!(ends.last().unwrap()["status"], "failed", "{ends:?}");
+    assert_eq!(editor.prompt(&session, "go on").await["result"]["stopReason"], "end_turn");
+    assert!(editor.leave().await.success());
+}
+
+#[tokio::test]
 async fn hooks_of_an_editor_s_session_begin_end_and_deny() {
     let environment = TestEnvironment::new();
     let note = |event: &str| json!([{"hooks": [{"type": "command", "command": format!("echo {event} >> noted")}]}]);
