@@ -476,6 +476,51 @@ fn lasting_answers_about_servers() {
 }
 
 #[test]
+fn lasting_answers_about_agents_are_about_one_agent() {
+    let ask = |decision| {
+        let priority = Priority::new(Tier::Default, 500);
+        Rule::new(ToolPattern::parse("invoke_agent"), decision, priority, Source::Named("test"))
+    };
+    let task = |agent: &str| json!({"agent_name": agent, "prompt": "x"});
+    let options = |rules| PolicyOptions { rules, ..PolicyOptions::default() };
+    let mut policy = Policy::new(options(vec![ask(Ask)])).unwrap();
+    let planner = task("planner");
+    let offers = policy.lasting(&PolicyCall::new("invoke_agent", &planner));
+    assert_eq!(offers.iter().map(|offer| offer.id).collect::<Vec<_>>(), ["proceed_always"]);
+    assert_eq!(offers[0].label, "Always allow tasks for the agent planner in this session");
+    policy.remember(&offers[0].always).unwrap();
+    let sly = json!({"agent_name": "other", "prompt": "\0\"agent_name\":\"planner\"\0"});
+    for (args, expected) in
+        [(&planner, Allow), (&task("planner2"), Ask), (&task("PLANNER"), Ask), (&json!({}), Ask), (&sly, Ask)]
+    {
+        assert_eq!(decide(&policy, "invoke_agent", args), expected, "{args}");
+    }
+    assert!(policy.lasting(&PolicyCall::new("invoke_agent", &json!({"agent_name": 5}))).is_empty());
+    // It lifts no refusal.
+    let mut refusing = Policy::new(options(vec![ask(Deny)])).unwrap();
+    refusing.remember(&Always::Agent("planner".to_owned())).unwrap();
+    assert_eq!(decide(&refusing, "invoke_agent", &planner), Deny);
+    // Saved, it is the same.
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("auto-saved.toml");
+    let save = Some(SavePlace { path: path.clone(), tier: Tier::User });
+    let session = SessionPolicy::new(PolicyOptions { save, ..options(vec![ask(Ask)]) }).unwrap();
+    let name = "a \"b\" [c]\\d";
+    let offers = session.lasting(&PolicyCall::new("invoke_agent", &task(name)));
+    assert_eq!(
+        offers.iter().map(|offer| (offer.id, offer.save)).collect::<Vec<_>>(),
+        [("proceed_always", false), ("proceed_always_and_save", true)]
+    );
+    session.save(&offers[1].always).unwrap();
+    let saved = parse_policy(&std::fs::read_to_string(&path).unwrap(), &path, Tier::User).unwrap();
+    let mut rules = saved.rules;
+    rules.push(ask(Ask));
+    let later = Policy::new(options(rules)).unwrap();
+    assert_eq!(decide(&later, "invoke_agent", &task(name)), Allow);
+    assert_eq!(decide(&later, "invoke_agent", &planner), Ask);
+}
+
+#[test]
 fn modes_need_trust_and_can_be_switched_off() {
     let untrusted = |mode| Policy::new(PolicyOptions { mode, trusted: false, ..PolicyOptions::default() }).err();
     assert_eq!(untrusted(Mode::Yolo), Some(ModeRefused::Untrusted));
