@@ -257,6 +257,12 @@ impl Picker<'_> {
     }
 
     fn missing(&self, provider: &str, what: &str) -> NoModel {
+        if (provider, what) == ("gemini", "GEMINI_API_KEY is not set") {
+            // The words that clients of Gemini CLI look for.
+            let why =
+                "use the provider gemini (GEMINI_API_KEY is not set): Gemini API key is missing or not configured.";
+            return NoModel::new(ExitCode::Auth, why);
+        }
         NoModel::new(ExitCode::Auth, format!("use the provider {provider}: {what}"))
     }
 

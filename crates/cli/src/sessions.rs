@@ -8,10 +8,13 @@ use convoke_protocol::{ExitCode, LoadFrom, SessionId, StoredSession};
 use convoke_stdx::Clock;
 
 use crate::args::SessionArgs;
-use crate::failure::{Exit, print};
+use crate::failure::{Exit, complain, print};
 use crate::home::Home;
 use crate::settings::Settings;
 use crate::startup::Startup;
+
+/// The name of the session that was used last.
+const LATEST: &str = "latest";
 
 /// Where sessions are recorded; nowhere without a home.
 pub(crate) fn record_options(startup: &Startup) -> Result<Option<RecordOptions>, Exit> {
@@ -99,7 +102,13 @@ pub(crate) fn past(args: &SessionArgs, startup: &Startup) -> Result<Option<LoadF
         return Ok(Some(LoadFrom::File(startup.workspace.join(path))));
     }
     let Some(which) = &args.resume else { return Ok(None) };
-    Ok(Some(LoadFrom::Session(Sessions::of(startup)?.find(which)?.id.clone())))
+    let sessions = Sessions::of(startup)?;
+    if which == LATEST && args.rewind.is_none() && sessions.list.is_empty() {
+        // As the peer: a script that always goes on must be able to begin.
+        complain("warning: NO_SESSIONS_FOUND: no sessions of this folder were recorded; this is a new one");
+        return Ok(None);
+    }
+    Ok(Some(LoadFrom::Session(sessions.find(which)?.id.clone())))
 }
 
 /// What is done before the first prompt: going back, as somebody would type it.
@@ -161,7 +170,7 @@ fn in_order(records: &Records, workspace: &Path) -> Vec<StoredSession> {
 }
 
 fn choose<'a>(list: &'a [StoredSession], which: &str) -> Option<&'a StoredSession> {
-    if which == "latest" {
+    if which == LATEST {
         return list.iter().max_by_key(|session| session.updated_ms);
     }
     let by_id = list.iter().find(|session| session.id == SessionId::from(which));

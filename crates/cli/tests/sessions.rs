@@ -95,9 +95,13 @@ fn what_was_told_is_there_after_a_kill() {
 #[test]
 fn sessions_are_listed_resumed_and_deleted() {
     let environment = TestEnvironment::new();
-    let none = answer(&environment, &["-r", "latest", "-p", "x"], "-");
-    assert_eq!(none.code, Some(42));
-    assert!(none.stderr.contains("NO_SESSIONS_FOUND"), "{}", none.stderr);
+    for (which, code) in [("1", 42), ("latest", 0)] {
+        let environment = TestEnvironment::new();
+        let none = answer(&environment, &["-r", which, "-p", "x"], "the answer");
+        assert_eq!(none.code, Some(code), "{which}: {}", none.stderr);
+        assert!(none.stderr.contains("NO_SESSIONS_FOUND"), "{which}: {}", none.stderr);
+        assert_eq!(none.stdout.contains("the answer"), code == 0, "{which}");
+    }
     let listed = |environment: &TestEnvironment| run(&mut convoke(environment, &["--list-sessions"]), "");
     assert!(listed(&environment).stdout.contains("No sessions"), "{}", listed(&environment).stdout);
 

@@ -115,15 +115,12 @@ pub fn connect(options: Options) -> Result<Arc<dyn ContentGenerator>, ConnectErr
     })
 }
 
-/// Makes the kernel's model for one session. Scripts are repeated without waits, and a strict one is not asked which
-/// model is right: the question would take a line of it.
-pub fn connect_llm(registry: &Registry, mut options: LlmOptions) -> Result<GeneratorLlm, ConnectError> {
+/// Makes the kernel's model for one session. Scripts are repeated without waits, and a strict one is asked which model is
+/// right only where its next line is the answer: the question would take a line of it.
+pub fn connect_llm(registry: &Registry, options: LlmOptions) -> Result<GeneratorLlm, ConnectError> {
     let model = options.catalog.resolve(&options.model);
     if matches!(model.as_str(), "" | "auto") {
         return Err(ConnectError::NoModel);
-    }
-    if matches!(registry.answering(), Some(Provider::Fake { mode: FakeMode::Strict, .. })) {
-        options.routing.classify = false;
     }
     let connections = registry.connect()?;
     connections.of(&model).map_err(|_| ConnectError::NoModel)?;
@@ -159,13 +156,17 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_script_is_not_asked_which_model_is_right() {
-        let script = |mode| Provider::Fake { script: Arc::default(), mode };
-        let strict = llm(script(FakeMode::Strict), "auto").unwrap();
-        assert!(!strict.options().routing.classify);
-        assert_eq!(strict.model(), crate::catalog::PRO, "known without asking");
-        let loose = llm(script(FakeMode::NonStrict), "auto").unwrap();
-        assert!(loose.options().routing.classify);
-        assert_eq!(loose.model(), "auto", "still open");
+    fn a_strict_script_is_asked_which_model_is_right_only_where_it_has_the_answer_ready() {
+        let model = |text: &str, mode| {
+            let script = Arc::new(FakeScript::parse(text, "test").unwrap());
+            llm(Provider::Fake { script, mode }, "auto").unwrap().model()
+        };
+        let stream = r#"{"method": "generateContentStream", "response": []}"#;
+        let whole = r#"{"method": "generateContent", "response": {}}"#;
+        let pro = crate::catalog::PRO;
+        assert_eq!(model("", FakeMode::Strict), pro, "known without asking");
+        assert_eq!(model(&format!("{stream}\n{whole}"), FakeMode::Strict), pro, "the line is the turn's");
+        assert_eq!(model(&format!("{whole}\n{stream}"), FakeMode::Strict), "auto", "still open");
+        assert_eq!(model("", FakeMode::NonStrict), "auto", "still open");
     }
 }

@@ -197,6 +197,7 @@ struct Place {
 }
 
 const STREAM: &str = "generateContentStream";
+const WHOLE: &str = "generateContent";
 
 impl FakeGenerator {
     /// Starts at the first line.
@@ -332,7 +333,13 @@ impl ContentGenerator for FakeGenerator {
         request: Arc<LlmRequest>,
         _: CancellationToken,
     ) -> Result<GenerateResponse, ModelError> {
-        self.whole("generateContent", &*request)
+        self.whole(WHOLE, &*request)
+    }
+
+    /// Strict: a line that is next and no stream would fail the turn that comes after; any other is that turn's.
+    fn has_answer_to_spare(&self) -> bool {
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        self.mode == FakeMode::NonStrict || self.script.lines.get(place.cursor).is_some_and(|line| line.method == WHOLE)
     }
 
     fn generate_content_stream(&self, request: Arc<LlmRequest>, cancel: CancellationToken) -> ResponseStream {

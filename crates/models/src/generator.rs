@@ -33,6 +33,12 @@ pub trait ContentGenerator: Send + Sync {
     /// The answer in pieces, each with only what is new. Nothing is sent before the first poll.
     fn generate_content_stream(&self, request: Arc<LlmRequest>, cancel: CancellationToken) -> ResponseStream;
 
+    /// Whether a [`generate_content`](Self::generate_content) call that the work can do without may be made now. Only a
+    /// script that answers line after line says no, unless its next line is the answer to such a call.
+    fn has_answer_to_spare(&self) -> bool {
+        true
+    }
+
     /// How many tokens the request would cost.
     async fn count_tokens(&self, request: Arc<LlmRequest>, cancel: CancellationToken)
     -> Result<TokenCount, ModelError>;

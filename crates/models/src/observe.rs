@@ -296,6 +296,10 @@ impl ContentGenerator for Observed {
         result
     }
 
+    fn has_answer_to_spare(&self) -> bool {
+        self.inner.has_answer_to_spare()
+    }
+
     fn generate_content_stream(&self, request: Arc<LlmRequest>, cancel: CancellationToken) -> ResponseStream {
         let mut call = self.begin(&request);
         let mut stream = self.inner.generate_content_stream(request, cancel);

@@ -64,6 +64,10 @@ impl ContentGenerator for Recorder {
         Ok(response)
     }
 
+    fn has_answer_to_spare(&self) -> bool {
+        self.inner.has_answer_to_spare()
+    }
+
     fn generate_content_stream(&self, request: Arc<LlmRequest>, cancel: CancellationToken) -> ResponseStream {
         let mut stream = self.inner.generate_content_stream(request, cancel);
         let path = Arc::clone(&self.path);

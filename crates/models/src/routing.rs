@@ -37,7 +37,7 @@ pub enum Phase {
 /// How to route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutingOptions {
-    /// Whether a small model may be asked. Off, no call is made: a strict script would lose a line to it.
+    /// Whether a small model may be asked. A script that would lose a line to it is not asked even so.
     pub classify: bool,
     /// Whether models of the third generation are chosen by score.
     pub numerical: bool,
@@ -123,7 +123,7 @@ pub async fn route(
 fn without_asking(llm: &GeneratorLlm, options: &RoutingOptions, cx: RoutingContext<'_>) -> Option<Opinion> {
     by_fallback(llm).or_else(|| by_override(llm)).or_else(|| by_phase(llm, options, cx.phase)).or_else(|| {
         // Nothing to choose from, or nobody to ask.
-        (!options.classify || !llm.configured_is_auto()).then(|| by_default(llm))
+        (!options.classify || !llm.configured_is_auto() || !llm.may_ask_aside()).then(|| by_default(llm))
     })
 }
 

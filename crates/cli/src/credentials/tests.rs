@@ -101,6 +101,12 @@ fn what_is_missing_is_named() {
         chosen(Some("anthropic/claude-x"), "{}", &[GEMINI]),
         Err((41, "use the provider anthropic: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set".to_owned()))
     );
+    let (code, message) = chosen(Some("gemini/pro"), "{}", &[CLAUDE]).unwrap_err();
+    assert_eq!(code, 41);
+    assert!(
+        message.contains("GEMINI_API_KEY") && message.ends_with("API key is missing or not configured."),
+        "{message}"
+    );
     let keyed = r#"{"providers": {"corp": {"type": "openai", "apiKey": "$CORP_KEY"}}}"#;
     assert_eq!(
         chosen(Some("corp/m"), keyed, &[]),

@@ -47,6 +47,11 @@ impl GeneratorLlm {
         self.ask_model(alias, &model, request, 1, cancel).await
     }
 
+    /// Whether a question that the work can do without may be asked.
+    pub(crate) fn may_ask_aside(&self) -> bool {
+        self.generator().is_ok_and(|generator| generator.has_answer_to_spare())
+    }
+
     /// The first model of the name's chain that can be called.
     fn side_model(&self, name: &str, tried: &[ModelName]) -> Result<ModelName, ModelError> {
         let now = self.now();
