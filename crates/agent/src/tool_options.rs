@@ -24,6 +24,8 @@ pub struct ToolOptions {
     pub workspace_skill_folders: Vec<PathBuf>,
     /// Hosts, with or without a port, that pages may be fetched from although they are on a private network.
     pub private_hosts: Vec<String>,
+    /// Whether `web_fetch` gives what is at one address, instead of an answer from pages.
+    pub direct_web_fetch: bool,
     /// Programs of the project that bring tools.
     pub discovery: Option<DiscoveryOptions>,
 }
@@ -38,6 +40,7 @@ impl Default for ToolOptions {
             skill_folders: Vec::new(),
             workspace_skill_folders: Vec::new(),
             private_hosts: Vec::new(),
+            direct_web_fetch: false,
             discovery: None,
         }
     }

@@ -40,6 +40,7 @@ pub(crate) fn tool_options(startup: &Startup, extensions: &[Extension]) -> ToolO
             .text("tools.discoveryCommand")
             .zip(settings.text("tools.callCommand"))
             .map(|(discover, call)| DiscoveryOptions { discover: discover.to_owned(), call: call.to_owned() }),
+        direct_web_fetch: settings.flag("experimental.directWebFetch").unwrap_or(false),
         private_hosts: settings.texts("tools.webFetch.allowedPrivateHosts").unwrap_or_default(),
     }
 }

@@ -67,10 +67,17 @@ async fn serve<T: Transport<RoleClient> + 'static>(
     serve_client_with_lifecycle(handler, loan, mode).await
 }
 
-/// Whether a server that answers `server/discover` so speaks an older protocol: any refusal but those of the new one.
+/// Whether a server that answers `server/discover` so speaks an older protocol: any refusal but those of the new one, and
+/// one that names what it speaks, if that is older.
 fn is_old_style(error: &ClientInitializeError) -> bool {
     let new = [ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, ErrorCode::HEADER_MISMATCH];
-    matches!(error, ClientInitializeError::JsonRpcError(error) if !new.contains(&error.code))
+    match error {
+        ClientInitializeError::JsonRpcError(error) => !new.contains(&error.code),
+        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+            server_supported.iter().any(ProtocolVersion::has_initialize)
+        }
+        _ => false,
+    }
 }
 
 /// Where a transport is between two tries.

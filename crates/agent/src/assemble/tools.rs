@@ -90,6 +90,7 @@ fn with_ports(options: &AgentOptions, ports: ToolPorts) -> Vec<Arc<dyn Declarati
     tools.push(Arc::new(WebFetch::new(WebOptions {
         model: web,
         allowed_private_hosts: private_hosts,
+        direct: options.tools.direct_web_fetch,
         ..WebOptions::default()
     })));
     tools.push(Arc::new(WriteTodos::new()));

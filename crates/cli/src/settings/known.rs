@@ -13,6 +13,7 @@ const KNOWN: &[&str] = &[
     "contextManagement.tools.outputMasking.minPrunableThresholdTokens",
     "contextManagement.tools.outputMasking.protectLatestTurn",
     "contextManagement.tools.outputMasking.protectionThresholdTokens",
+    "experimental.directWebFetch",
     "experimental.enableAgents",
     "general.checkpointing.enabled",
     "general.defaultApprovalMode",

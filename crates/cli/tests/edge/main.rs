@@ -8,6 +8,7 @@ mod boot;
 #[path = "../../src/demo/client.rs"]
 mod client;
 mod editor;
+mod hooks;
 mod listen;
 mod process;
 mod settings;

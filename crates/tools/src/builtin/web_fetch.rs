@@ -2,10 +2,12 @@
 //!
 //! Where a model reads pages by itself it is asked to; where it can't, or could not, the pages are fetched here and
 //! their text is digested by a model, or handed over as it is where there is none. Pages of hosts that a person named
-//! as reachable although they are private are never another server's business: those are always fetched here.
+//! as reachable although they are private are never another server's business: those are always fetched here. Where it was
+//! switched on, the tool takes one address instead, and gives what is there as it is.
 //! Source: runtime specification §13.3.
 
 mod address;
+mod direct;
 mod get;
 mod html;
 mod rate;
@@ -48,12 +50,14 @@ pub struct WebOptions {
     pub allowed_private_hosts: Vec<String>,
     /// How long one page may take, with all its redirects.
     pub time_max: Duration,
+    /// Whether a call names one address and gets what is there, instead of an answer from pages.
+    pub direct: bool,
 }
 
 impl Default for WebOptions {
     /// Nobody to ask, nothing private; ten seconds, as in the specification (§13.3).
     fn default() -> Self {
-        Self { model: None, allowed_private_hosts: Vec::new(), time_max: Duration::from_secs(10) }
+        Self { model: None, allowed_private_hosts: Vec::new(), time_max: Duration::from_secs(10), direct: false }
     }
 }
 
@@ -61,6 +65,7 @@ impl Default for WebOptions {
 pub struct WebFetch {
     shared: Arc<Shared>,
     schema: Value,
+    direct: bool,
 }
 
 struct Shared {
@@ -70,6 +75,18 @@ struct Shared {
     /// Held for a look, never across an await.
     rates: Mutex<HostRates>,
     clock: Clock,
+}
+
+impl Shared {
+    /// Whether a page may be read, and if so, whether it is one of the public internet.
+    async fn admit(&self, url: &Url) -> Result<bool, String> {
+        address::check(url, &self.allowed).await?;
+        let host = url.host_str().unwrap_or_default();
+        let now = self.clock.now().tick;
+        let admitted = self.rates.lock().unwrap_or_else(PoisonError::into_inner).admit(host, now);
+        admitted.map_err(|wait| format!("Rate limit exceeded for {host}; try again in {} s", wait.as_secs() + 1))?;
+        Ok(address::check(url, &[]).await.is_ok())
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,6 +109,7 @@ impl WebFetch {
             },
             "required": ["prompt"],
         });
+        let schema = if options.direct { direct::schema() } else { schema };
         let shared = Shared {
             model: options.model,
             allowed: options.allowed_private_hosts.into(),
@@ -99,7 +117,7 @@ impl WebFetch {
             rates: Mutex::default(),
             clock: Clock::start(),
         };
-        Self { shared: Arc::new(shared), schema }
+        Self { shared: Arc::new(shared), schema, direct: options.direct }
     }
 }
 
@@ -117,16 +135,22 @@ impl DeclarativeTool for WebFetch {
     }
 
     fn declaration(&self, _model: &str) -> FunctionDeclaration {
+        let what = if self.direct {
+            "Fetches what is at an address of the web: the text of a page, or a picture or document."
+        } else {
+            "Reads pages of the web and answers from them."
+        };
         FunctionDeclaration {
             name: NAME.to_owned(),
-            description:
-                "Reads pages of the web and answers from them. Addresses of private networks are out of reach."
-                    .to_owned(),
+            description: format!("{what} Addresses of private networks are out of reach."),
             parameters: self.schema.clone(),
         }
     }
 
     fn build(&self, args: &Value) -> Result<Arc<dyn Invocation>, ToolFailure> {
+        if self.direct {
+            return direct::build(&self.shared, &self.schema, args);
+        }
         let Params { prompt } = params::read(&self.schema, args)?;
         let (urls, broken) = urls::find(&prompt);
         if !broken.is_empty() {
@@ -177,7 +201,7 @@ impl Call {
     async fn read(&self, cx: &ExecutionContext) -> Result<ToolOutput, ToolFailure> {
         let (mut usable, mut refused, mut all_public) = (Vec::new(), Vec::new(), true);
         for url in &self.urls {
-            match self.admit(url).await {
+            match self.shared.admit(url).await {
                 Ok(is_public) => {
                     all_public &= is_public;
                     usable.push(url.clone());
@@ -199,16 +223,6 @@ impl Call {
             return Ok(output(text, &self.urls));
         }
         self.fetch(usable, refused, cx).await
-    }
-
-    /// Whether a page may be read, and if so, whether it is one of the public internet.
-    async fn admit(&self, url: &Url) -> Result<bool, String> {
-        address::check(url, &self.shared.allowed).await?;
-        let host = url.host_str().unwrap_or_default();
-        let now = self.shared.clock.now().tick;
-        let admitted = self.shared.rates.lock().unwrap_or_else(PoisonError::into_inner).admit(host, now);
-        admitted.map_err(|wait| format!("Rate limit exceeded for {host}; try again in {} s", wait.as_secs() + 1))?;
-        Ok(address::check(url, &[]).await.is_ok())
     }
 
     async fn fetch(

@@ -15,6 +15,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url};
 use tokio::sync::OnceCell;
 
+use super::super::media;
 use super::{address, html, urls};
 
 // As many as browsers' ancestors took.
@@ -29,6 +30,8 @@ pub(super) struct Page {
     /// Where it was at last.
     pub(super) url: Url,
     pub(super) text: String,
+    /// What is there in place of a text, with its kind; only if it was asked for.
+    pub(super) media: Option<(String, Vec<u8>)>,
     /// Whether there is more of it than was read.
     pub(super) cut: bool,
 }
@@ -40,6 +43,7 @@ pub(super) struct Getter {
     pinned: Arc<Pinned>,
     allowed: Arc<[String]>,
     time_max: Duration,
+    media: bool,
 }
 
 /// What names resolved to when they were checked.
@@ -67,7 +71,19 @@ impl Resolve for Pinned {
 impl Getter {
     /// For the pages of one call. Hosts in `allowed` may be on a private network.
     pub(super) fn new(allowed: Arc<[String]>, time_max: Duration) -> Self {
-        Self { plain: OnceCell::new(), encrypted: OnceCell::new(), pinned: Arc::default(), allowed, time_max }
+        Self {
+            plain: OnceCell::new(),
+            encrypted: OnceCell::new(),
+            pinned: Arc::default(),
+            allowed,
+            time_max,
+            media: false,
+        }
+    }
+
+    /// Takes pictures, sound, films and documents as well.
+    pub(super) fn with_media(self) -> Self {
+        Self { media: true, ..self }
     }
 
     async fn client(&self, encrypted: bool) -> Result<&Client, String> {
@@ -106,7 +122,7 @@ impl Getter {
         for _ in 0..=HOPS_MAX {
             let response = self.ask(&url).await?;
             if !response.status().is_redirection() {
-                return read(url, response).await;
+                return read(url, response, self.media).await;
             }
             let target = response.headers().get(LOCATION).and_then(|target| target.to_str().ok());
             let target = target.ok_or("it redirects to nowhere")?;
@@ -137,7 +153,7 @@ fn rootless_tls() -> Result<rustls::ClientConfig, rustls::Error> {
     Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
 }
 
-async fn read(url: Url, response: Response) -> Result<Page, String> {
+async fn read(url: Url, response: Response, media: bool) -> Result<Page, String> {
     let status = response.status();
     if !status.is_success() {
         return Err(format!("the server answered {status}"));
@@ -155,9 +171,15 @@ async fn read(url: Url, response: Response) -> Result<Page, String> {
             break;
         }
     }
+    if let Some(mime) = media::mime_type(&bytes).filter(|_| media && !is_text(&kind)) {
+        if cut {
+            return Err(format!("it is larger than {BYTES_MAX} bytes ({mime})"));
+        }
+        return Ok(Page { url, text: String::new(), media: Some((mime.to_owned(), bytes)), cut });
+    }
     let text = tokio::task::spawn_blocking(move || text_of(&kind, charset.as_deref(), &bytes)).await;
     let text = text.map_err(|_| "the page could not be read".to_owned())??;
-    Ok(Page { url, text, cut })
+    Ok(Page { url, text, media: None, cut })
 }
 
 fn parse_content_type(header: &str) -> (String, Option<String>) {
@@ -171,17 +193,24 @@ fn parse_content_type(header: &str) -> (String, Option<String>) {
 }
 
 fn text_of(kind: &str, charset: Option<&str>, bytes: &[u8]) -> Result<String, String> {
-    let is_html = matches!(kind, "text/html" | "application/xhtml+xml");
-    let is_text = kind.starts_with("text/")
-        || kind.ends_with("+json")
-        || kind.ends_with("+xml")
-        || ["json", "xml", "javascript", "x-javascript", "yaml", "x-yaml", "toml", "x-ndjson", "graphql"]
-            .iter()
-            .any(|name| kind.strip_prefix("application/") == Some(name));
-    if !is_html && !is_text {
+    if !is_text(kind) {
         return Err(format!("it is no text ({kind})"));
     }
     let encoding = charset.and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()));
     let (text, ..) = encoding.unwrap_or(encoding_rs::UTF_8).decode(bytes);
-    Ok(if is_html { html::to_text(&text) } else { text.into_owned() })
+    Ok(if is_html(kind) { html::to_text(&text) } else { text.into_owned() })
+}
+
+fn is_html(kind: &str) -> bool {
+    matches!(kind, "text/html" | "application/xhtml+xml")
+}
+
+fn is_text(kind: &str) -> bool {
+    is_html(kind)
+        || kind.starts_with("text/")
+        || kind.ends_with("+json")
+        || kind.ends_with("+xml")
+        || ["json", "xml", "javascript", "x-javascript", "yaml", "x-yaml", "toml", "x-ndjson", "graphql"]
+            .iter()
+            .any(|name| kind.strip_prefix("application/") == Some(name))
 }

@@ -228,3 +228,50 @@ async fn prompts_are_checked_before_anybody_is_asked() {
     let ConfirmationDetails::Info { prompt } = call.confirmation().await.unwrap() else { panic!("an info") };
     assert!(prompt.ends_with("https://raw.githubusercontent.com/o/r/main/x"), "{prompt}");
 }
+
+#[tokio::test]
+async fn one_address_gives_what_is_there_as_it_is() {
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
+    let server = Server::start(|path| match path {
+        "/page" => ok("text/html", "<p>Some <b>words</b>.</p><script>evil()</script>"),
+        "/picture" => Some([b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nConnection: close\r\n\r\n", PNG].concat()),
+        "/huge" => Some(
+            [&b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nConnection: close\r\n\r\n"[..], PNG, &vec![0; 3 << 20]]
+                .concat(),
+        ),
+        "/program" => ok("application/octet-stream", "\u{7f}ELF"),
+        "/away" => redirect("http://169.254.169.254/latest"),
+        _ => None,
+    })
+    .await;
+    let options = |allowed: &[&String]| WebOptions {
+        allowed_private_hosts: allowed.iter().map(|host| (*host).clone()).collect(),
+        direct: true,
+        // It is asked for nothing.
+        model: Some(Oracle::saying([]) as Arc<dyn WebModel>),
+        ..WebOptions::default()
+    };
+    let direct = WebFetch::new(options(&[&server.address]));
+    assert_eq!(direct.declaration("m").parameters["required"], json!(["url"]));
+    let at = |path: &str| json!({"url": format!("http://{}{path}", server.address)});
+    let get = async |tool: &WebFetch, args: Value| within(tool.build(&args).unwrap().execute(&context())).await;
+    let page = get(&direct, at("/page")).await.unwrap();
+    assert!(page.text.contains("Some **words**.") && !page.text.contains("evil"), "{}", page.text);
+    let picture = get(&direct, at("/picture")).await.unwrap();
+    assert_eq!(picture.parts, [convoke_adk::Part::inline_data("image/png", "iVBORw0KGgpyZXN0")]);
+    for (path, why) in [("/huge", "larger than"), ("/program", "it is no text"), ("/away", "169.254.169.254")] {
+        let failure = get(&direct, at(path)).await.unwrap_err();
+        assert!(failure.message().contains(why), "{path}: {failure}");
+    }
+    // Nobody named this machine.
+    let failure = get(&WebFetch::new(options(&[])), at("/page")).await.unwrap_err();
+    assert_eq!(failure.error_type(), Some(ErrorType::WebFetchProcessingError), "{failure}");
+    for url in ["", "ftp://a.example", "a.example/x"] {
+        assert_eq!(
+            direct.build(&json!({"url": url})).err().unwrap().error_type(),
+            Some(ErrorType::InvalidToolParams),
+            "{url}"
+        );
+    }
+    assert!(direct.build(&json!({"prompt": "https://a.example"})).is_err());
+}
