@@ -158,3 +158,62 @@ fn telemetry_has_one_record_for_each_hook_that_ran() {
     assert!(told[0]["hook_input"].as_str().unwrap().contains("\"tool_name\":\"read_file\""));
     assert!(told[0]["hook_output"].as_str().unwrap().contains("deny"));
 }
+
+/// What a hook makes of its end, in two languages: shell and Python.
+#[test]
+fn every_ending_of_a_hook_means_the_same_in_shell_and_python() {
+    let python = |program: &str| format!("python3 -c '{program}'");
+    let blocked = |why: &str| format!("Tool execution blocked: {why}");
+    let half = r#"{"decision": "den"#;
+    let table: Vec<(Vec<String>, String, Option<&str>)> = vec![
+        (vec!["exit 0".into(), python("pass")], "one".into(), None),
+        (vec!["exit 1".into(), python("raise SystemExit(1)")], "one".into(), Some("it exited with code 1")),
+        (
+            vec!["echo why >&2; exit 2".into(), python("import sys; sys.exit((sys.stderr.write(\"why\"), 2)[1])")],
+            blocked("why"),
+            None,
+        ),
+        (vec!["echo why; exit 3".into(), python("print(\"why\"); raise SystemExit(3)")], blocked("why"), None),
+        (vec!["echo why; exit 255".into(), python("print(\"why\"); raise SystemExit(255)")], blocked("why"), None),
+        // Half an object is a text, and a text decides by the exit code.
+        (vec![format!("printf '{half}'"), python(&format!("print({half:?})"))], "one".into(), Some(half)),
+        (
+            vec![format!("printf '{half}'; exit 2"), python(&format!("print({half:?}); raise SystemExit(2)"))],
+            blocked(half),
+            None,
+        ),
+        (vec!["sleep 1000".into(), python("import time; time.sleep(1000)")], "one".into(), Some("longer than 1500 ms")),
+        (vec!["yes".into(), python("while True: print(\"y\" * 1000)")], "one".into(), Some("printed more than")),
+        (
+            vec!["kill -9 $$".into(), python("import os; os.kill(os.getpid(), 9)")],
+            "one".into(),
+            Some("ended by signal 9"),
+        ),
+    ];
+    for (commands, told, warning) in table {
+        for command in commands {
+            let environment = TestEnvironment::new();
+            // A hook that ends by itself has all the time of a loaded machine.
+            let timeout = if warning.is_some_and(|warning| warning.starts_with("longer")) { 1_500 } else { 60_000 };
+            let hooks = json!({"BeforeTool": [{"matcher": "read_file",
+                "hooks": [{"type": "command", "command": command, "timeout": timeout}]}]});
+            environment.write("home/.gemini/settings.json", settings(&hooks));
+            let args = reads(&environment);
+            let args: Vec<&str> = args.iter().map(String::as_str).chain(["-o", "stream-json"]).collect();
+            let ran = run(&mut convoke(&environment, &args), "");
+            assert_eq!(ran.code, Some(0), "{command}: {}", ran.stderr);
+            let lines = lines(&ran);
+            let result = lines.iter().find(|line| line["type"] == "tool_result").unwrap();
+            if told == "one" {
+                assert_eq!(result["status"], "success", "{command}: {result}");
+            } else {
+                assert!(result["output"].as_str().unwrap().contains(&told), "{command}: {result}");
+            }
+            let said: Vec<&str> = lines.iter().filter_map(|line| line["message"].as_str()).collect();
+            assert!(
+                warning.is_none_or(|warning| said.iter().any(|said| said.contains(warning))),
+                "{command}: {said:?}"
+            );
+        }
+    }
+}

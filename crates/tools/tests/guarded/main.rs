@@ -13,8 +13,8 @@ use convoke_adk::FunctionCall;
 use convoke_stdx::guard::{Mechanism, SUBCOMMAND, Spawner, WatchOptions, watch};
 use convoke_tools::builtin::{BuiltinOptions, ShellOptions, tools};
 use convoke_tools::{
-    BackgroundLimits, BackgroundProcesses, Mode, PolicyOptions, SchedulerOptions, SessionPolicy, ToolRegistry,
-    ToolScheduler, Workspace, WorkspaceOptions,
+    BackgroundLimits, BackgroundProcesses, BackgroundStatus, Mode, PolicyOptions, SchedulerOptions, SessionPolicy,
+    ToolRegistry, ToolScheduler, Workspace, WorkspaceOptions,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         nothing_survives_a_command().await;
         nothing_survives_a_cancelled_command().await;
         nothing_survives_a_session().await;
+        a_background_command_ends_by_its_id().await;
         for via in Mechanism::ALL {
             match via.check() {
                 Ok(()) => sandbox::holds(via).await,
@@ -145,4 +146,25 @@ async fn nothing_survives_a_session() {
     assert!(runs(pid.trim()));
     within(session.background.close()).await;
     assert!(!runs(pid.trim()));
+}
+
+/// The id that the model is told is one that it can end, with all that the command started.
+async fn a_background_command_ends_by_its_id() {
+    for signal in ["TERM", "INT"] {
+        let session = Session::new();
+        let bell = session.dir.path().join("bell");
+        session.text("mkfifo bell").await;
+        let started = json!({"command": "sleep 1000 & echo $! > bell; wait", "is_background": true, "delay_ms": 0});
+        let text = session.run(started, &CancellationToken::new()).await;
+        let told: String = text.split("PID: ").nth(1).unwrap().chars().take_while(char::is_ascii_digit).collect();
+        let pid = within(tokio::task::spawn_blocking(move || std::fs::read_to_string(bell))).await.unwrap().unwrap();
+        assert!(runs(pid.trim()));
+        assert_eq!(session.text(&format!("kill -{signal} {told}")).await, "Output: (empty)");
+        within(async {
+            while runs(pid.trim()) || matches!(session.background.list()[0].status, BackgroundStatus::Running) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
 }

@@ -253,6 +253,36 @@ async fn a_background_command_that_ends_at_once_says_so() {
 }
 
 #[tokio::test]
+async fn who_waits_for_a_background_command_is_called_off_and_the_command_goes_on() {
+    let folder = Folder::with(&[]);
+    let bell = Bell::in_folder(&folder);
+    // Longer than any test waits.
+    let hour = 3_600_000;
+    let call = folder.build(NAME, background("sleep 1000 & echo $! > bell; wait", hour)).unwrap();
+    let cancel = CancellationToken::new();
+    let cx = ExecutionContext::new("c", cancel.clone(), |_| ());
+    let calling_off = async {
+        let pid = bell.rings().await;
+        cancel.cancel();
+        pid
+    };
+    let (started, grandchild) = within(async { tokio::join!(call.execute(&cx), calling_off) }).await;
+    assert!(started.unwrap().text.starts_with("Command is running in background. PID: "));
+    let pid = folder.background.list()[0].pid;
+    let reading = folder.build("read_background_output", json!({"pid": pid, "delay_ms": hour})).unwrap();
+    let cancel = CancellationToken::new();
+    let cx = ExecutionContext::new("c", cancel.clone(), |_| ());
+    let calling_off = async { cancel.cancel() };
+    let (read, ()) = within(async { tokio::join!(reading.execute(&cx), calling_off) }).await;
+    let failure = read.unwrap_err();
+    assert!(matches!(failure, ToolFailure::Cancelled { .. }), "{failure}");
+    assert_eq!(failure.message(), "Cancelled while waiting for output.");
+    assert!(runs(&grandchild) && folder.background.list()[0].status == BackgroundStatus::Running);
+    within(folder.background.close()).await;
+    gone(&grandchild).await;
+}
+
+#[tokio::test]
 async fn background_commands_have_a_limit() {
     let mut folder = Folder::with(&[]);
     let limits = crate::BackgroundLimits { running_max: 1, ended_max: 1, output_bytes_max: 100 };
