@@ -60,6 +60,8 @@ async fn every_method_answers_every_rubbish() {
         "session/fork",
         "_convoke/session/steer",
         "_convoke/session/rewind",
+        "_convoke/session/rewind_points",
+        "_convoke/session/branch",
         "_unknown/method",
         "",
     ];

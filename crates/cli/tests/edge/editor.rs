@@ -1,5 +1,6 @@
 //! `convoke acp` as an editor has it: a child on two pipes, and messages written by hand.
 
+mod brought;
 mod past;
 mod rewind;
 mod terminals;

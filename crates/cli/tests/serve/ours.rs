@@ -73,6 +73,59 @@ async fn our_agent_that_is_killed_in_the_middle_of_a_turn_goes_on_where_it_was()
     assert_eq!(ends.last().unwrap()["status"], "failed", "{ends:?}");
 }
 
+/// How many of the files of the next test say this.
+fn saying(environment: &TestEnvironment, text: &str) -> usize {
+    let says = |number: &usize| environment.read(&format!("workspace/f{number}")).as_deref() == Some(text);
+    (1..=FILES).filter(says).count()
+}
+
+const FILES: usize = 150;
+
+#[tokio::test]
+async fn our_agent_that_is_killed_on_a_way_back_is_there_once_the_next_prompt_comes() {
+    let environment = TestEnvironment::new();
+    for number in 1..=FILES {
+        environment.write(&format!("workspace/f{number}"), "old\n");
+    }
+    let change = format!("for i in $(seq {FILES}); do echo new > f$i; done");
+    let daemon = start(answering(&environment, &[say("hello"), shell(&change), say("done")], &[]));
+    let (mut client, session, mut events) = attach(&daemon).await;
+    prompt(&mut client, &session, "first").await;
+    next_of(&mut events, "turn_complete").await;
+    prompt(&mut client, &session, "second").await;
+    let request = next_of(&mut events, "permission_request").await;
+    vote(&mut client, &session, &request, "proceed_once").await;
+    next_of(&mut events, "turn_complete").await;
+    assert_eq!(saying(&environment, "new\n"), FILES);
+
+    let path = format!("/session/{session}/rewind");
+    let mut other = Client::new(daemon.address, TOKEN);
+    let asked = {
+        let path = path.clone();
+        tokio::spawn(async move { other.call(Method::POST, &path, Some(&json!({"promptId": "2"}))).await.unwrap().0 })
+    };
+    let begun = async {
+        while saying(&environment, "old\n") == 0 && !asked.is_finished() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), begun).await.expect("it must begin");
+    for agent in agents_in(&environment) {
+        assert!(Command::new("kill").args(["-KILL", &agent.to_string()]).status().unwrap().success());
+    }
+    let status = asked.await.unwrap();
+    assert!(status == 503 || status == 200, "it was killed, or already there: {status}");
+    next_of(&mut events, "session_died").await;
+
+    prompt(&mut client, &session, "/rewind").await;
+    let mut events = client.events(&session).await.unwrap();
+    next_of(&mut events, "turn_complete").await;
+    assert_eq!(saying(&environment, "old\n"), FILES);
+    let left = client.expect(Method::GET, &format!("{path}/snapshots"), None).await.unwrap();
+    let left: Vec<_> = left["snapshots"].as_array().unwrap().iter().map(|point| point["prompt"].clone()).collect();
+    assert_eq!(left, ["first"]);
+}
+
 /// Answers of the model: two agents are called at once, and each of them writes a file and reports.
 fn two_at_once() -> [Value; 6] {
     let call = |name: &str, args: Value| json!({"functionCall": {"name": name, "args": args}});
