@@ -20,13 +20,14 @@ use convoke_protocol::{
     AgentEvent, AgentEventBody, AgentSend, AgentSession, ContentPart, ExitCode, HostedSession, LoadFrom, LoadSession,
     NewSession, PermissionPort, SendMessage, SessionError, SessionFactory, SessionId, SteerOutcome,
 };
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 use crate::args::{InputFormat, OnAsk, OutputFormat};
 use crate::signals::Interrupts;
 use crate::telemetry::RunConfig;
-use ask::{Asker, Nobody, Refuser};
+use ask::{Asker, Nobody, Question, Refuser};
 use channel::{Line, Lines};
 use outcome::Watcher;
 
@@ -138,6 +139,7 @@ struct Run<'a> {
 
 enum Wake {
     Event(Option<Arc<AgentEvent>>),
+    Question(Question),
     Line(Option<Line>),
     Refused(String),
     Interrupt,
@@ -243,6 +245,16 @@ impl Run<'_> {
         }
     }
 
+    async fn event(&mut self, watcher: &mut Watcher, event: &AgentEvent) -> io::Result<()> {
+        watcher.event(event);
+        self.report.event(event)?;
+        self.wait_again(event);
+        if self.refuser.is_some() && watcher.first_denial() {
+            self.session.agent.abort().await;
+        }
+        Ok(())
+    }
+
     /// One prompt, to its end.
     async fn one(&mut self, prompt: Prompt) -> io::Result<Outcome> {
         self.report.prompt(&prompt.shown())?;
@@ -251,26 +263,28 @@ impl Run<'_> {
         let content = prompt.into_parts().into_iter().map(ContentPart::text).collect();
         let message = SendMessage { content, ..SendMessage::default() };
         let events = match view.send_stream(AgentSend::Message(message)).await {
-            Ok(events) => events,
+            Ok(events) => events.fuse(),
             Err(error) => return Ok(Outcome::refused(Failure::internal(error.to_string()))),
         };
         futures::pin_mut!(events);
+        let mut questions = self.asker.as_ref().map(|asker| asker.open_desk());
         loop {
             let wake = tokio::select! {
                 event = events.next() => Wake::Event(event),
+                question = next_question(&mut questions) => Wake::Question(question),
                 line = next_line(&mut self.lines) => Wake::Line(line),
                 what = next_refusal(self.refuser.as_deref()) => Wake::Refused(what),
                 () = self.interrupts.next() => Wake::Interrupt,
             };
             match wake {
                 Wake::Event(None) => break,
-                Wake::Event(Some(event)) => {
-                    watcher.event(&event);
-                    self.report.event(&event)?;
-                    self.wait_again(&event);
-                    if self.refuser.is_some() && watcher.first_denial() {
-                        self.session.agent.abort().await;
+                Wake::Event(Some(event)) => self.event(&mut watcher, &event).await?,
+                Wake::Question(question) => {
+                    // The call that it is about was told before it was asked.
+                    while let Some(Some(event)) = events.next().now_or_never() {
+                        self.event(&mut watcher, &event).await?;
                     }
+                    question.write();
                 }
                 Wake::Line(line) => self.line(line, true).await?,
                 Wake::Refused(what) => {
@@ -295,6 +309,16 @@ async fn next_refusal(refuser: Option<&Refuser>) -> String {
         Some(refuser) => refuser.asked().await,
         None => std::future::pending().await,
     }
+}
+
+/// Never, where questions are not asked.
+async fn next_question(questions: &mut Option<mpsc::Receiver<Question>>) -> Question {
+    if let Some(questions) = questions
+        && let Some(question) = questions.recv().await
+    {
+        return question;
+    }
+    std::future::pending().await
 }
 
 /// Never, once there are no lines any more.

@@ -4,13 +4,14 @@
 //! writes the question as a line and waits for a line with the answer, within bounds: it is never silent, and never for ever.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use convoke_protocol::{PermissionContent, PermissionOutcome, PermissionPort, PermissionRequest};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::stream_json;
 
@@ -59,7 +60,26 @@ pub(super) struct Asker {
     /// How long one question waits.
     patience: Duration,
     pending: Mutex<Pending>,
+    /// Who writes questions among the events of the running prompt; without one they are written as they come.
+    desk: Mutex<Option<mpsc::Sender<Question>>>,
 }
+
+/// A question on its way to stdout.
+pub(super) struct Question {
+    fields: Value,
+    written: oneshot::Sender<io::Result<()>>,
+}
+
+impl Question {
+    pub(super) fn write(self) {
+        let written = stream_json::line("permission_request", self.fields);
+        // Whoever asked may have gone meanwhile.
+        let _ = self.written.send(written);
+    }
+}
+
+/// Questions that wait to be written: as many as calls of one answer that ask at once.
+const QUESTIONS_MAX: usize = 64;
 
 /// Questions that are open: at most one for each call of an answer, which the scheduler bounds.
 #[derive(Default)]
@@ -72,7 +92,27 @@ struct Pending {
 
 impl Asker {
     pub(super) fn new(patience: Duration) -> Self {
-        Self { patience, pending: Mutex::default() }
+        Self { patience, pending: Mutex::default(), desk: Mutex::default() }
+    }
+
+    /// Questions come here until this is dropped or opened again.
+    pub(super) fn open_desk(&self) -> mpsc::Receiver<Question> {
+        let (desk, questions) = mpsc::channel(QUESTIONS_MAX);
+        *self.desk.lock().unwrap_or_else(PoisonError::into_inner) = Some(desk);
+        questions
+    }
+
+    async fn write(&self, fields: Value) -> io::Result<()> {
+        let desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(desk) = desk {
+            let (written, done) = oneshot::channel();
+            if desk.try_send(Question { fields: fields.clone(), written }).is_ok()
+                && let Ok(written) = done.await
+            {
+                return written;
+            }
+        }
+        stream_json::line("permission_request", fields)
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {
@@ -115,7 +155,7 @@ impl Asker {
 impl PermissionPort for Asker {
     async fn request(&self, request: PermissionRequest) -> PermissionOutcome {
         let Some((id, answer)) = self.ask() else { return PermissionOutcome::Cancelled };
-        if stream_json::line("permission_request", question(&id, &request, self.patience)).is_err() {
+        if self.write(question(&id, &request, self.patience)).await.is_err() {
             self.pending().open.remove(&id);
             return PermissionOutcome::Cancelled;
         }

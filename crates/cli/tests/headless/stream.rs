@@ -64,7 +64,9 @@ fn a_question_is_a_line_and_so_is_its_answer() {
         let args = [&STREAM[..], &["--on-ask", "wait", "--fake-responses", &file]].concat();
         let mut talk = Talk::start(convoke(&environment, &args));
         talk.send(&message("write it"));
+        let asked_about = talk.until("tool_use")["tool_id"].clone();
         let question = talk.until("permission_request");
+        assert_eq!(question["tool_id"], asked_about, "what it is about is known when it is asked");
         assert_eq!((&question["tool_name"], &question["timeout_ms"]), (&json!("write_file"), &json!(300_000)));
         assert_eq!(question["content"][0]["new_text"], "x\n");
         let offered = question["options"].as_array().unwrap();
@@ -95,6 +97,31 @@ fn a_question_never_waits_for_ever() {
     assert_eq!(talk.until("permission_resolved")["outcome"], "cancelled");
     assert_eq!(talk.end(), Some(0));
     assert_eq!(environment.read("workspace/made.txt"), None);
+}
+
+#[test]
+fn a_question_of_the_model_s_hangs_nowhere() {
+    let environment = TestEnvironment::new();
+    let options = json!([{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]);
+    let which = json!({"question": "Which?", "header": "Pick", "type": "choice", "options": options});
+    let ask = call("ask_user", json!({"questions": [which]}));
+    let file = script(&environment, &[json!([ask]), json!([{"text": "done"}])]);
+    let args = ["--fake-responses", &file, "-o", "stream-json", "-p", "go"];
+    for how in ["deny", "fail"] {
+        let ran = run(convoke(&environment, &args).args(["--on-ask", how]), "");
+        let lines = lines(&ran);
+        let result = lines.iter().find(|line| line["type"] == "tool_result").unwrap();
+        // Who can't be asked is not on offer, whatever becomes of calls that need a permission.
+        assert_eq!((ran.code, &result["error"]["type"]), (Some(0), &json!("tool_not_registered")), "{how}");
+    }
+    let args = [&STREAM[..], &["--fake-responses", &file, "--on-ask", "wait", "--on-ask-timeout", "1", "go"]].concat();
+    let mut talk = Talk::start(convoke(&environment, &args));
+    assert_eq!(talk.until("permission_request")["content"][0]["text"], "Which?\n- A: a\n- B: b");
+    assert_eq!(talk.until("permission_resolved")["reason"], "timeout");
+    let told = talk.until("tool_result")["output"].clone();
+    assert_eq!(told, "User dismissed ask_user dialog without answering.");
+    assert_eq!(talk.until("result")["status"], "success");
+    assert_eq!(talk.end(), Some(0));
 }
 
 #[test]
