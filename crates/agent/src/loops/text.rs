@@ -18,6 +18,8 @@ const SPAN_MIN: usize = WINDOW * (OCCURRENCES - 1);
 const LETTERS_MIN: usize = 8;
 /// Such text is a loop only when it goes on like this for so many characters.
 const MONOTONY: usize = 3_000;
+/// The same where it comes in rows, longer than a window: a matrix of zeros is as long as that, and is no loop.
+const MONOTONY_OF_ROWS: usize = 12_000;
 
 /// Characters that are remembered. A power of two above the 5 000 of the specification; no loop is longer than
 /// `OCCURRENCES * GAP_MAX`.
@@ -137,7 +139,8 @@ impl Windows {
     /// Whether the occurrences of the window that ends here are close together and have little between them.
     fn is_loop(&self, place: usize) -> bool {
         let Some(tables) = &self.tables else { return false };
-        if self.run.0 >= MONOTONY {
+        let (run, gap) = self.run;
+        if run >= if gap > WINDOW { MONOTONY_OF_ROWS } else { MONOTONY } {
             return true;
         }
         let mut places = vec![place];

@@ -56,6 +56,62 @@ fn honest() -> Vec<(&'static str, String)> {
             "progress",
             each(101, &|i| format!("Progress of the migration: {i}% of all the rows have been copied so far")),
         ),
+        (
+            "array of objects",
+            "[\n".to_owned()
+                + &each(80, &|i| {
+                    format!("  {{\"id\": {i}, \"active\": true, \"tags\": [], \"owner\": null, \"parent\": null}},")
+                })
+                + "]",
+        ),
+        (
+            "array of numbers",
+            each(80, &|_| "  [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0],".to_owned()),
+        ),
+        (
+            "pretty objects",
+            each(60, &|i| {
+                format!(
+                    "{{\n  \"name\": \"step-{i}\",\n  \"uses\": \"actions/checkout@v4\",\n  \"continue-on-error\": false\n}},"
+                )
+            }),
+        ),
+        (
+            "yaml",
+            each(60, &|i| {
+                format!(
+                    "service-{i}:\n  image: registry.local/base:latest\n  restart: unless-stopped\n  networks: [internal]"
+                )
+            }),
+        ),
+        ("csv", each(200, &|i| format!("{i},true,false,unknown,not available,not available,0.00"))),
+        (
+            "diff",
+            each(60, &|i| {
+                format!(
+                    "@@ -{i},3 +{i},3 @@\n-    let value = old_function(argument, other_argument);\n+    let value = new_function(argument, other_argument);"
+                )
+            }),
+        ),
+        ("table without an edge", each(80, &|i| format!("row {i} | not applicable | not applicable | not applicable"))),
+        ("test run", each(200, &|i| format!("test parser::tests::case_{i:03}_is_read_and_written_again ... ok"))),
+        (
+            "sql",
+            each(80, &|i| {
+                format!("INSERT INTO settings (id, name, value, updated_at) VALUES ({i}, 'default', NULL, now());")
+            }),
+        ),
+        (
+            "markup",
+            each(80, &|i| {
+                format!(
+                    "<tr><td>{i}</td><td class=\"empty\"></td><td class=\"empty\"></td><td class=\"empty\"></td></tr>"
+                )
+            }),
+        ),
+        ("imports", each(80, &|i| format!("import {{ component{i} }} from '../components/shared/component{i}';"))),
+        ("xxd", each(100, &|i| format!("{:08x}: 4142 4344 4142 4344 4142 4344 4142 4344  ABCDABCDABCDABCD", i * 16))),
+        ("spinner", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏".repeat(60)),
         ("few repeats", "I will run the tests now and look at what they say about it. ".repeat(8)),
         (
             "prose",
@@ -79,6 +135,7 @@ fn loops() -> Vec<(&'static str, String)> {
         ("behind code", "```\nx\n```\n".to_owned() + &"And now I begin again with the very same plan as before. ".repeat(14)),
         ("one letter", "a".repeat(4_000)),
         ("a zero", "0 ".repeat(4_000)),
+        ("rows of zeros without an end", "  [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0],\n".repeat(200)),
     ]
 }
 
