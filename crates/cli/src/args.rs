@@ -38,8 +38,12 @@ A model:
 /// A coding agent that several people and programs can share.
 #[derive(Debug, Parser)]
 #[command(name = "convoke", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-#[command(disable_help_subcommand = true, max_term_width = 100)]
+#[command(disable_help_subcommand = true, disable_version_flag = true, max_term_width = 100)]
 pub(crate) struct Cli {
+    /// Print the version
+    #[arg(short = 'v', short_alias = 'V', long = "version", action = clap::ArgAction::Version)]
+    _version: Option<bool>,
+
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 

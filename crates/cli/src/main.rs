@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     match args.get(1).and_then(|arg| arg.to_str()) {
         Some(guard::SUBCOMMAND) => run_guard(args.into_iter().skip(2)),
         // Answered before anything is parsed or loaded: tools ask for it all the time.
-        Some("--version" | "-V") if args.len() == 2 => {
+        Some("--version" | "-v" | "-V") if args.len() == 2 => {
             failure::print(&format!("convoke {}", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
         }

@@ -135,3 +135,41 @@ async fn hooks_of_an_editor_s_session_begin_end_and_deny() {
     assert!(editor.leave().await.success());
     assert_eq!(environment.read("workspace/noted").as_deref(), Some("start\nend\n"));
 }
+
+/// The words of the agent since `from`.
+fn words(editor: &Editor, from: usize) -> String {
+    let updates = editor.heard[from..].iter().map(|message| &message["params"]["update"]);
+    let chunks = updates.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
+    chunks.filter_map(|update| update["content"]["text"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn an_editor_s_command_compresses_and_its_hook_hears_of_it_then() {
+    let environment = TestEnvironment::new();
+    let noted = environment.home().join("noted");
+    let note = format!("cat >> {0}; echo >> {0}", noted.display());
+    let hooks = json!({"PreCompress": [{"hooks": [{"type": "command", "command": note}]}]});
+    environment.write("home/.convoke/settings.json", json!({ "hooks": hooks }).to_string());
+    let long: String = (0..3_000).map(|n| format!("word {n} ")).collect();
+    let (command, candidates) = (agent(&environment, &[say(&long)]), say("<state_snapshot>short</state_snapshot>"));
+    let aside = json!({"method": "generateContent", "response": {"candidates": candidates}}).to_string();
+    let script = environment.read("responses.jsonl").unwrap() + &format!("{aside}\n{aside}\n");
+    environment.write("responses.jsonl", script);
+    let (mut editor, _) = Editor::start(command, json!({})).await;
+    let session = editor.session(&environment).await;
+    let offers = |message: &Value| message["params"]["update"]["availableCommands"].is_array();
+    let offered = match editor.heard.iter().find(|message| offers(message)).cloned() {
+        Some(offered) => offered,
+        None => editor.until(offers).await,
+    };
+    assert!(offered.to_string().contains("\"compress\""), "{offered}");
+    assert_eq!(editor.prompt(&session, "say words").await["result"]["stopReason"], "end_turn");
+    assert_eq!(environment.read("home/noted"), None);
+    let before = editor.heard.len();
+    assert_eq!(editor.prompt(&session, "/compress").await["result"]["stopReason"], "end_turn");
+    let said = words(&editor, before);
+    assert!(said.starts_with("Compressed the conversation from "), "{said}");
+    let told: Value = serde_json::from_str(environment.read("home/noted").unwrap().trim()).unwrap();
+    assert_eq!((&told["trigger"], &told["session_id"]), (&json!("manual"), &json!(session)));
+    assert!(editor.leave().await.success());
+}
