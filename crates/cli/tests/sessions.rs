@@ -92,6 +92,42 @@ fn what_was_told_is_there_after_a_kill() {
     }
 }
 
+/// Killed while old output goes to files and out of the session.
+#[test]
+fn a_kill_amid_masking_loses_nothing_that_was_told() {
+    for results in [1, 3, 6] {
+        let environment = TestEnvironment::new();
+        let bounds =
+            json!({"protectionThresholdTokens": 500, "minPrunableThresholdTokens": 10, "protectLatestTurn": false});
+        let settings = json!({"contextManagement": {"tools": {"outputMasking": bounds}}});
+        environment.write("home/.convoke/settings.json", settings.to_string());
+        let count = |n: u32| json!([call("run_shell_command", json!({"command": format!("seq {n} 3000")}))]);
+        let file = script(&environment, "long.jsonl", &(0..12).map(count).collect::<Vec<_>>());
+        let args = ["--fake-responses", &file, "-y", "-o", "stream-json", "-p", "a long way"];
+        let mut child = convoke(&environment, &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+        let told: Vec<Value> = lines.filter(|line| line["type"] == "tool_result").take(results).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let recorded = records(&environment).remove(0);
+        for result in &told {
+            let is_it = |line: &&Value| line["type"] == "tool" && line["call"]["id"] == result["tool_id"];
+            assert_eq!(recorded.iter().filter(is_it).count(), 1, "{results} results: {result}");
+        }
+        // What was masked before is masked for good; its file has the whole of it.
+        for mask in recorded.iter().filter(|line| !line["$mask"].is_null()) {
+            let text = mask["$mask"]["response"]["output"].as_str().unwrap();
+            let file = text.lines().find_map(|line| line.strip_prefix("Output too large. Full output available at: "));
+            let whole = std::fs::read_to_string(file.unwrap()).unwrap();
+            assert!(whole.contains("\n1500\n"), "{file:?}");
+        }
+        assert!(results == 1 || recorded.iter().any(|line| !line["$mask"].is_null()), "{results} results");
+        let ran = answer(&environment, &["--resume", "latest", "-p", "go on"], "Going on.");
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "Going on.\n", ""));
+    }
+}
+
 #[test]
 fn sessions_are_listed_resumed_and_deleted() {
     let environment = TestEnvironment::new();

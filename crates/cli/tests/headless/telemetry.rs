@@ -207,6 +207,39 @@ fn what_goes_wrong_and_what_calls_are_for_is_told() {
 }
 
 #[test]
+fn calls_of_subagents_and_of_the_loop_check_are_told_apart() {
+    let environment = TestEnvironment::new();
+    told(&environment, &json!({}));
+    let settings: Value = serde_json::from_str(&environment.read("home/.gemini/settings.json").unwrap()).unwrap();
+    let telemetry = &settings["telemetry"];
+    environment
+        .write("home/.gemini/settings.json", json!({"telemetry": telemetry, "model": {"loopCheck": true}}).to_string());
+    let step = |n: usize| json!([call("list_directory", json!({"dir_path": ".", "ignore": [n.to_string()]}))]);
+    let task = json!([call("invoke_agent", json!({"agent_name": "generalist", "prompt": "do it"}))]);
+    let plan = json!([call("enter_plan_mode", json!({"reason": "it is large"}))]);
+    let mut answers = vec![task, json!([call("complete_task", json!({"result": "done"}))]), plan];
+    answers.extend((0..32).map(step));
+    answers.push(json!([{"text": "Done."}]));
+    let file = script(&environment, &answers);
+    let opinion = r#"{"unproductive_state_analysis": "a", "unproductive_state_confidence": 0.2}"#;
+    let candidate = json!({"content": {"parts": [{"text": opinion}]}, "finishReason": "STOP"});
+    let aside = json!({"method": "generateContent", "response": {"candidates": [candidate]}});
+    let script = environment.read("responses.jsonl").unwrap() + &format!("\n{aside}");
+    environment.write("responses.jsonl", script);
+    let args = ["--fake-responses-non-strict", &file, "-m", "gemini-2.5-flash", "-y", "go"];
+    let ran = run(&mut convoke(&environment, &args), "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "Done.\n"), "{}", ran.stderr);
+    let objects = objects(&environment);
+    let requests = named(&objects, "api_request");
+    let of = |role: &str| requests.iter().filter(|request| request["role"] == role).count();
+    assert_eq!((of("main"), of("subagent"), of("utility_loop_detector")), (35, 1, 1));
+    let checks = named(&objects, "llm_loop_check");
+    assert_eq!((checks.len(), &checks[0]["flash_confidence"]), (1, &json!(0.2)));
+    let switched = named(&objects, "plan.approval_mode_switch")[0];
+    assert_eq!((&switched["from_mode"], &switched["to_mode"]), (&json!("yolo"), &json!("plan")));
+}
+
+#[test]
 fn without_prompts_nothing_that_anybody_wrote_is_told() {
     let environment = TestEnvironment::new();
     told(&environment, &json!({"logPrompts": false, "traces": true}));
