@@ -79,3 +79,32 @@ fn a_disk_without_room_ends_a_run() {
         command
     });
 }
+
+#[test]
+fn a_disk_without_room_for_the_record_is_told_once_and_the_run_goes_on() {
+    let environment = TestEnvironment::new();
+    let disk = environment.write("home/.convoke/tmp/here", "").parent().unwrap().to_owned();
+    let probe = run(
+        environment
+            .command("unshare")
+            .args(["--map-root-user", "--mount", "sh", "-c", ON_A_FULL_DISK])
+            .arg(&disk)
+            .arg("true"),
+        "",
+    );
+    if probe.code != Some(0) {
+        eprintln!("skipped: a disk without room: {}", probe.stderr.trim());
+        return;
+    }
+    let count = |n: u32| json!([call("run_shell_command", json!({"command": format!("seq {n} 3000")}))]);
+    let mut answers: Vec<Value> = (0..4).map(count).collect();
+    answers.push(json!([{"text": "Counted."}]));
+    let file = script(&environment, &answers);
+    let mut command = environment.command("unshare");
+    command.args(["--map-root-user", "--mount", "sh", "-c", ON_A_FULL_DISK]).arg(&disk).arg(super::CONVOKE);
+    command.args(["--fake-responses", &file, "-m", "gemini-2.5-flash", "-y", "-p", "go"]);
+    let ran = run(command.env("GEMINI_API_KEY", "secret-key"), "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "Counted.\n"), "{}", ran.stderr);
+    let warned = ran.stderr.lines().filter(|line| line.contains("this session is not recorded any further"));
+    assert_eq!(warned.count(), 1, "{}", ran.stderr);
+}
