@@ -25,6 +25,7 @@ use std::process::Command;
 use std::time::Duration;
 
 pub use confine::{Confinement, Mechanism};
+pub use tree::program_of;
 pub use watch::{End, watch};
 
 /// The hidden subcommand that turns an executable into a guard.

@@ -17,6 +17,13 @@ pub(super) fn descendants() -> Vec<Pid> {
     found.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)).collect()
 }
 
+/// The program that the guard with this process id watches, once it runs.
+#[must_use]
+pub fn program_of(guard: u32) -> Option<u32> {
+    // Whoever came first: orphans of the program's that the guard took in come behind it.
+    children_of(guard).into_iter().next()
+}
+
 fn children_of(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     threads

@@ -383,6 +383,7 @@ impl Call {
         let Some((process, text)) = background.output(pid, LIVE_BYTES_MAX) else {
             return Err(ToolFailure::new(ErrorType::ShellExecuteError, "The command ended and was forgotten."));
         };
+        let pid = process.pid;
         let data = json!({"pid": pid, "command": self.params.command});
         match process.status {
             BackgroundStatus::Running => {

@@ -511,3 +511,32 @@ async fn declarations_follow_policy_in_a_stable_order() {
     assert_eq!(names(), ["write_file", "glob"]);
     assert!(registry.get("search_file_content").is_none() && registry.get("GlobTool").is_some());
 }
+
+#[tokio::test]
+async fn a_rule_about_a_subagent_says_what_it_is_offered_and_what_it_may() {
+    let text = "[[rule]]\nsubagent = 'scout'\ntoolName = 'write_file'\ndecision = 'allow'\npriority = 9\n\
+                [[rule]]\nsubagent = 'scout'\ntoolName = 'read_file'\ndecision = 'deny'\npriority = 9\n";
+    let path = std::path::Path::new("/p/a.toml");
+    let rules = crate::policy::parse_policy(text, path, crate::policy::Tier::User).unwrap().rules;
+    let policy = SessionPolicy::new(PolicyOptions { rules, interactive: false, ..PolicyOptions::default() }).unwrap();
+    for (subagent, offered) in [(None, "read_file"), (Some("scout"), "write_file"), (Some("other"), "read_file")] {
+        let registry = ToolRegistry::new(policy.clone());
+        let registry = Arc::new(match subagent {
+            Some(name) => registry.of_subagent(name.to_owned()),
+            None => registry,
+        });
+        for tool in [says("read_file", Kind::Read), says("write_file", Kind::Edit)] {
+            registry.register(tool).unwrap();
+        }
+        let names: Vec<_> = registry.declarations("m").into_iter().map(|tool| tool.name).collect();
+        assert_eq!(names, [offered], "{subagent:?}");
+        let mut options = SchedulerOptions::new(registry, policy.clone());
+        options.subagent = subagent.map(str::to_owned);
+        let scheduler = ToolScheduler::start(options);
+        let calls = ["read_file", "write_file"].map(|name| call(name, name, json!({}))).to_vec();
+        let outcome = within(scheduler.schedule(calls, &CancellationToken::new())).await;
+        for (name, text) in ["read_file", "write_file"].into_iter().zip(texts(&outcome)) {
+            assert_eq!(text == "ran {}", name == offered, "{subagent:?} {name}: {text}");
+        }
+    }
+}

@@ -1,9 +1,10 @@
 //! Commands that go on after their call: they live as long as their session, and no longer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use convoke_stdx::guard::program_of;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +58,11 @@ pub enum BackgroundStatus {
 
 struct Entry {
     command: String,
+    /// Whether the process that was started is a guard.
+    is_guarded: bool,
+    /// The program below the guard, once it was seen. Its id is the one to tell: a guard that is killed can't take the
+    /// program with it, a program that is killed is noticed by its guard.
+    program: OnceLock<u32>,
     capture: Arc<Mutex<Capture>>,
     status: watch::Receiver<BackgroundStatus>,
 }
@@ -104,9 +110,9 @@ impl BackgroundProcesses {
     pub fn output(&self, pid: u32, bytes_max: usize) -> Option<(BackgroundProcess, String)> {
         let table = self.lock();
         // A process id can come back; the newest one is meant.
-        let (_, entry) = table.entries.values().rev().find(|(other, _)| *other == pid)?;
+        let (started, entry) = table.find(pid)?;
         let text = lock_capture(&entry.capture).end(bytes_max);
-        Some((entry.describe(pid), text))
+        Some((entry.describe(*started), text))
     }
 
     /// Ends all commands and waits until they are gone. None can be started afterwards.
@@ -122,7 +128,7 @@ impl BackgroundProcesses {
 
     /// Takes over a command that was just started.
     pub(crate) fn adopt(&self, running: Running, command: &str) -> Result<u32, AdoptError> {
-        let pid = running.pid();
+        let (pid, is_guarded) = (running.pid(), running.is_guarded());
         let (status_sender, status) = watch::channel(BackgroundStatus::Running);
         let capture = Arc::new(Mutex::new(Capture::new(self.limits.output_bytes_max)));
         let mut table = self.lock();
@@ -138,7 +144,8 @@ impl BackgroundProcesses {
         table.tasks.spawn(watch_over(running, Arc::clone(&capture), status_sender, self.ending.clone()));
         table.started += 1;
         let key = table.started;
-        table.entries.insert(key, (pid, Entry { command: command.to_owned(), capture, status }));
+        let program = OnceLock::new();
+        table.entries.insert(key, (pid, Entry { command: command.to_owned(), is_guarded, program, capture, status }));
         Ok(pid)
     }
 
@@ -146,7 +153,7 @@ impl BackgroundProcesses {
     pub(crate) async fn settle(&self, pid: u32, delay: Duration) {
         let status = {
             let table = self.lock();
-            table.entries.values().rev().find(|(other, _)| *other == pid).map(|(_, entry)| entry.status.clone())
+            table.find(pid).map(|(_, entry)| entry.status.clone())
         };
         if let Some(mut status) = status {
             let ended = status.wait_for(|status| *status != BackgroundStatus::Running);
@@ -160,6 +167,11 @@ impl BackgroundProcesses {
 }
 
 impl Table {
+    /// The command that was told under this id, or started under it.
+    fn find(&self, pid: u32) -> Option<&(u32, Entry)> {
+        self.entries.values().rev().find(|(started, entry)| *started == pid || entry.told(*started) == pid)
+    }
+
     fn forget_ended(&mut self, ended_max: usize) {
         let ended: Vec<u64> =
             self.entries.iter().filter(|(_, (_, entry))| !entry.is_running()).map(|(key, _)| *key).collect();
@@ -174,8 +186,21 @@ impl Entry {
         *self.status.borrow() == BackgroundStatus::Running
     }
 
-    fn describe(&self, pid: u32) -> BackgroundProcess {
-        let total_bytes = lock_capture(&self.capture).total();
+    /// The id to tell of a command that was started under this one.
+    fn told(&self, started: u32) -> u32 {
+        if self.is_guarded
+            && self.program.get().is_none()
+            && self.is_running()
+            && let Some(program) = program_of(started)
+        {
+            // Whoever was first saw the same.
+            let _ = self.program.set(program);
+        }
+        self.program.get().copied().unwrap_or(started)
+    }
+
+    fn describe(&self, started: u32) -> BackgroundProcess {
+        let (pid, total_bytes) = (self.told(started), lock_capture(&self.capture).total());
         BackgroundProcess { pid, command: self.command.clone(), status: *self.status.borrow(), total_bytes }
     }
 }

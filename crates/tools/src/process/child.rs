@@ -89,6 +89,11 @@ impl Running {
         self.pid
     }
 
+    /// Whether [`Self::pid`] is that of a guard.
+    pub(crate) fn is_guarded(&self) -> bool {
+        matches!(self.leash, Some(Leash::Pipe { .. }))
+    }
+
     /// Waits for the next thing. Cancel-safe.
     pub(crate) async fn next(&mut self, buffer: &mut [u8]) -> io::Result<Happened> {
         loop {

@@ -47,6 +47,9 @@ pub(super) struct ScopeShape {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct RawRule {
     name: Option<String>,
+    // For people only.
+    #[serde(rename = "description")]
+    _description: Option<String>,
     tool_name: Option<Texts>,
     subagent: Option<String>,
     mcp_name: Option<String>,
@@ -110,6 +113,8 @@ struct RawSafetyChecker {
     // For people only.
     #[serde(rename = "name")]
     _name: Option<String>,
+    #[serde(rename = "description")]
+    _description: Option<String>,
     tool_name: Option<Texts>,
     mcp_name: Option<String>,
     args_pattern: Option<String>,

@@ -13,6 +13,7 @@ fn read(text: &str) -> PolicyFile {
 const DOCUMENTED: &str = r##"
 [[rule]]
 name = "everything"
+description = "For people."
 toolName = "run_shell_command"
 subagent = "codebase_investigator"
 mcpName = "my-server"
@@ -105,7 +106,7 @@ fn the_shapes_that_the_peer_ships_load_unchanged() {
 fn what_is_wrong_is_told_with_file_line_and_rule() {
     let rule = |more: &str| format!("[[rule]]\ndecision = 'allow'\npriority = 1\n\n[[rule]]\nname = 'x'\n{more}\n");
     for (text, line, place, reason) in [
-        (DOCUMENTED.to_owned(), 40, "rule 6: ", "invalid type"),
+        (DOCUMENTED.to_owned(), 41, "rule 6: ", "invalid type"),
         (rule("toolNam = 'a'\ndecision = 'allow'\npriority = 1"), 7, "rule 2: ", "toolNam"),
         (rule("decision = 'maybe'\npriority = 1"), 5, "rule 2 \"x\": ", "maybe"),
         (rule("decision = 'allow'\npriority = 1000"), 5, "rule 2 \"x\": ", "1000"),
