@@ -7,7 +7,7 @@ pub(crate) mod list;
 mod permission;
 mod prompt;
 mod rewind;
-mod session;
+pub(crate) mod session;
 
 use convoke_bridge::{Caller, Refusal};
 use convoke_protocol::ClientId;

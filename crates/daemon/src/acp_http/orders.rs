@@ -15,6 +15,7 @@ use super::seat::{Answered, Joined, Order, TurnState};
 use crate::driver::{Handle, Submitted};
 use crate::http_error::HttpError;
 use crate::routes::list::known;
+use crate::routes::session::refuse_stored;
 
 /// An answer that is under way.
 pub(super) type Placed = BoxFuture<'static, Result<Answered, HttpError>>;
@@ -34,15 +35,16 @@ async fn submit(handle: &Handle, workspace: &str, order: Order, loopback: bool) 
     let caller = |client| Caller { client: Some(client), loopback };
     let workspace = workspace.to_owned();
     Ok(match order {
-        Order::New => {
+        Order::New { session } => {
             let request = CreateRequest {
                 workspace,
                 scope: SessionScope::Thread,
-                session: None,
+                session,
                 client: None,
                 minted: mint(),
                 profile: SessionProfile::default(),
             };
+            refuse_stored(handle, &request).await?;
             joined(handle, handle.submit(|call| Input::Create { call, request }).await?)
         }
         Order::Restore { session, client } => {

@@ -171,7 +171,10 @@ pub(super) enum Output {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Order {
     /// A session of the client's own. → [`Answered::Session`].
-    New,
+    New {
+        /// The id that it is to have, if the client chose one.
+        session: Option<SessionId>,
+    },
     /// A session that is there, or stored. → [`Answered::Session`].
     Restore {
         session: SessionId,

@@ -13,6 +13,7 @@ use uuid::{Uuid, Variant};
 use super::Incoming;
 use super::context::{invalid_mode, read_mode};
 use crate::agents::Hosted;
+use crate::driver::Handle;
 use crate::http_error::HttpError;
 use crate::options::DaemonLimits;
 use crate::respond::{self, Reply};
@@ -41,7 +42,7 @@ pub(super) async fn create(service: &Service, incoming: &Incoming<'_>) -> Result
     };
     let sources =
         [("sourceType", request.profile.source_type.clone()), ("sourceId", request.profile.source_id.clone())];
-    refuse_stored(service, &request).await?;
+    refuse_stored(&service.handle, &request).await?;
     let asks_for_agent = request.profile.agent.is_some();
     let asks_for_model = request.profile.model_service_id.is_some();
     let answer = session_answer(service.handle.call(|call| Input::Create { call, request }).await?)?;
@@ -237,10 +238,10 @@ fn agent(service: &Service, incoming: &Incoming<'_>) -> Result<Option<String>, H
 }
 
 /// Refuses a chosen id under which a session can be loaded: a new one would take its place.
-async fn refuse_stored(service: &Service, request: &CreateRequest) -> Result<(), HttpError> {
+pub(crate) async fn refuse_stored(handle: &Handle, request: &CreateRequest) -> Result<(), HttpError> {
     let Some(session) = request.session.clone() else { return Ok(()) };
     let wanted = session.clone();
-    let stored = service.handle.look(move |view| {
+    let stored = handle.look(move |view| {
         let live = view.bridge.status(&wanted).is_ok();
         !live && view.agents.store().get(&wanted).is_some()
     });
@@ -278,18 +279,23 @@ fn scope(incoming: &Incoming<'_>) -> Result<SessionScope, HttpError> {
     }
 }
 
-/// The id that a caller chose, in lower case.
 fn chosen_id(incoming: &Incoming<'_>) -> Result<Option<SessionId>, HttpError> {
-    let chosen = match incoming.fields.get("sessionId") {
+    chosen_session(incoming.fields.get("sessionId"))
+        .map_err(|invalid| HttpError::bad_request(invalid.0, "invalid_session_id"))
+}
+
+/// An id that can't be chosen, and why.
+pub(crate) struct InvalidId(pub(crate) &'static str);
+
+/// The id that a caller chose, in lower case.
+pub(crate) fn chosen_session(chosen: Option<&Value>) -> Result<Option<SessionId>, InvalidId> {
+    let chosen = match chosen {
         None | Some(Value::Null) => return Ok(None),
         Some(chosen) => chosen.as_str().filter(|text| is_rfc_uuid(text)),
     };
     match chosen {
         Some(chosen) => Ok(Some(SessionId(chosen.to_ascii_lowercase()))),
-        None => Err(HttpError::bad_request(
-            "`sessionId` must be an RFC UUID v1-v5 (e.g. \"550e8400-e29b-41d4-a716-446655440000\")",
-            "invalid_session_id",
-        )),
+        None => Err(InvalidId("`sessionId` must be an RFC UUID v1-v5 (e.g. \"550e8400-e29b-41d4-a716-446655440000\")")),
     }
 }
 

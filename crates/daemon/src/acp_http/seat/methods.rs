@@ -15,9 +15,13 @@ use super::{
 };
 use crate::acp_http::rpc::{self, Id, Message, Problem};
 use crate::http_error::HttpError;
+use crate::routes::session::chosen_session;
 
 /// Methods beyond the protocol.
 pub(super) const VENDOR: &[&str] = &["session/permission", "_qwen/session/heartbeat", "_qwen/session/update_metadata"];
+
+/// Where `session/new` has the id that its client chose, under `_meta`. Source: the client SDK.
+const CHOSEN_ID: &str = "qwen-code/sessionId";
 
 /// Largest number of content blocks that a prompt is looked through for; what is more is no prompt of a person.
 const BLOCKS_MAX: usize = 10_000;
@@ -127,7 +131,9 @@ impl Seat {
             }
             "session/new" => {
                 self.check_cwd(&params)?;
-                self.call(Order::New, loopback, Awaited::New(id), out);
+                let chosen = params.get("_meta").and_then(|meta| meta.get(CHOSEN_ID));
+                let session = chosen_session(chosen).map_err(|invalid_id| invalid(invalid_id.0))?;
+                self.call(Order::New { session }, loopback, Awaited::New(id), out);
             }
             "session/load" | "session/resume" => {
                 let session = session_of(&params)?;

@@ -160,6 +160,7 @@ fn what_is_wrong_with_a_request() {
         ("session/prompt", json!({"prompt": [{}]}), rpc::INVALID_PARAMS),
         ("session/new", json!({"cwd": "/elsewhere"}), rpc::INVALID_PARAMS),
         ("session/new", json!({"cwd": "relative"}), rpc::INVALID_PARAMS),
+        ("session/new", json!({"_meta": {"qwen-code/sessionId": "../escape"}}), rpc::INVALID_PARAMS),
         ("session/close", json!({"sessionId": "foreign"}), rpc::INVALID_PARAMS),
         ("session/set_mode", json!({"sessionId": "s1", "modeId": "wild"}), rpc::INVALID_PARAMS),
         ("_qwen/session/heartbeat", json!({}), rpc::INVALID_PARAMS),
@@ -173,6 +174,17 @@ fn what_is_wrong_with_a_request() {
     let sent = rig.sent();
     assert_eq!(sent[0].1["error"]["data"], json!({"httpStatus": 503, "errorKind": "x"}));
     assert_eq!(sent[0].1["error"]["code"], rpc::INTERNAL);
+}
+
+#[test]
+fn a_client_chooses_the_id_of_its_session() {
+    let mut rig = Rig::seated(Binding::Socket);
+    let chosen = "550E8400-E29B-41D4-A716-446655440000";
+    rig.request(2, "session/new", json!({"cwd": "/w", "_meta": {"qwen-code/sessionId": chosen}}));
+    let session = Some(SessionId(chosen.to_ascii_lowercase()));
+    assert_eq!(rig.order().1, Order::New { session });
+    rig.request(3, "session/new", json!({"cwd": "/w", "_meta": {"other": 1}}));
+    assert_eq!(rig.order().1, Order::New { session: None });
 }
 
 #[test]

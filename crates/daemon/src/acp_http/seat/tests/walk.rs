@@ -204,7 +204,7 @@ impl Walk {
             return;
         }
         let answered = match order {
-            Order::New => {
+            Order::New { .. } => {
                 let session = self.session();
                 // The bridge makes a session once.
                 if self.members.contains(&session) {
