@@ -11,6 +11,7 @@ mod ledger;
 mod listener;
 pub(crate) mod masking;
 mod tokens;
+pub(crate) mod trace;
 
 pub(crate) use ledger::Meter;
 pub use listener::{Compressed, HistoryListener, MaskedOutput, NoHistoryListener};

@@ -64,6 +64,8 @@ pub struct AgentOptions {
     pub masking: Option<MaskingOptions>,
     /// The part of the model's window at which a session is compressed; 0 for never.
     pub compression_threshold: f64,
+    /// Where it is written down what the model gets to see; `None` for nowhere.
+    pub context_trace: Option<PathBuf>,
     /// How loops are looked for.
     pub loops: LoopOptions,
     /// Most model calls of one prompt; the kernel's default otherwise.
@@ -112,6 +114,7 @@ impl AgentOptions {
             output_threshold: None,
             masking: Some(MaskingOptions::default()),
             compression_threshold: DEFAULT_COMPRESSION,
+            context_trace: None,
             loops: LoopOptions::default(),
             max_turns: None,
             prompts: PromptOptions::default(),

@@ -1,14 +1,18 @@
 //! `convoke acp`: our agent for one client over stdio.
 
+mod folders;
+
+use std::sync::Arc;
+
+use convoke_protocol::ExitCode;
 use tracing::level_filters::LevelFilter;
 
+use self::folders::Folders;
 use crate::agent_host::{self, Use};
 use crate::args::AgentArgs;
 use crate::failure::Exit;
-use crate::login::Login;
 use crate::signals;
 use crate::startup::Startup;
-use convoke_protocol::ExitCode;
 
 /// Serves until stdin ends or a signal comes.
 pub(crate) fn run(args: &AgentArgs) -> Exit {
@@ -26,8 +30,8 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
 fn serve(args: &AgentArgs, startup: &Startup) -> Exit {
     startup.warn();
     agent_host::run_config(args, startup).tell(None, None);
-    let factory = match agent_host::factory(Login::new(args.clone(), startup.clone()), startup, Use::Interactive) {
-        Ok(factory) => factory,
+    let factory = match Folders::new(args, startup) {
+        Ok(folders) => Arc::new(folders),
         Err(exit) => return exit,
     };
     let runtime = match agent_host::runtime() {

@@ -88,8 +88,7 @@ pub(crate) fn run_config(args: &AgentArgs, startup: &Startup) -> RunConfig {
 ///
 /// Without a model there are sessions all the same: a client that can be told is told when it asks for one, not by a
 /// process that is gone.
-pub(crate) fn factory(login: Login, startup: &Startup, whom: Use) -> Result<Arc<dyn SessionFactory>, Exit> {
-    let login = Arc::new(login);
+pub(crate) fn factory(login: Arc<Login>, startup: &Startup, whom: Use) -> Result<Arc<dyn SessionFactory>, Exit> {
     let args = login.args();
     let settings = &startup.settings;
     let (routing, attempts) = (routing(settings), settings.integer("general.maxAttempts"));
@@ -160,6 +159,7 @@ pub(crate) fn factory(login: Login, startup: &Startup, whom: Use) -> Result<Arc<
             .map(|threshold| usize::try_from(threshold).unwrap_or(0)),
         masking: context::masking(settings),
         compression_threshold: context::compression(settings)?,
+        context_trace: context::trace(args.debug, &startup.environment),
         loops: context::loops(settings),
         max_turns: turns,
         user_hooks: hooks::options(startup, &extensions),
@@ -272,7 +272,7 @@ fn run(args: RunArgs, startup: &Startup, format: OutputFormat, runtime: &Runtime
         let id = session_id.unwrap_or_else(|| SessionId(uuid::Uuid::new_v4().to_string()));
         return Ok(headless::refuse(format, &id, Failure::before_the_run(none, none.exit)).into());
     }
-    let factory = factory(login, startup, whom)?;
+    let factory = factory(Arc::new(login), startup, whom)?;
     let options = RunOptions {
         first: sessions::first(&args.sessions).map(Prompt::plain),
         prompt,

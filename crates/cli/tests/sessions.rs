@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use convoke_testkit::{Ran, TestEnvironment, run};
@@ -337,4 +338,50 @@ fn a_session_goes_back_before_its_next_prompt_or_instead_of_one() {
     assert_eq!((went_on.code, went_on.stdout.ends_with("ok\n")), (Some(0), true), "{}", went_on.stdout);
     assert_eq!(prompts(&records(&environment)[0]), 2);
     assert_eq!(answer(&environment, &["--rewind", "2", "-p", "x"], "-").code, Some(1), "of which session?");
+}
+
+/// The contents of the newest request in a trace.
+fn rendered(traces: &Path) -> Vec<Value> {
+    let log = std::fs::read_to_string(traces.join("trace.log")).unwrap();
+    let line = log.lines().rfind(|line| line.contains("[Render] Render Context for LLM")).unwrap();
+    let details: Value = serde_json::from_str(line.split_once(" | Details: ").unwrap().1).unwrap();
+    let asset = details["renderedContext"]["$asset"].as_str().unwrap();
+    serde_json::from_slice(&std::fs::read(traces.join("assets").join(asset)).unwrap()).unwrap()
+}
+
+#[test]
+fn what_the_model_gets_to_see_is_traced_and_survives_a_resume() {
+    let environment = TestEnvironment::new();
+    environment.write("home/.gemini/settings.json", r#"{"experimental": {"stressTestProfile": true}}"#);
+    let traces = environment.workspace().join("traces");
+    // Nobody counts the tokens, so that they are estimated.
+    let says = |text: &str| {
+        let content = json!({"role": "model", "parts": [{"text": text}]});
+        json!({"candidates": [{"content": content, "finishReason": "STOP"}]})
+    };
+    let answer = json!({"method": "generateContentStream", "response": [says("Noted.")]}).to_string() + "\n";
+    let summary = json!({"method": "generateContent", "response": says("There were many.")}).to_string() + "\n";
+    let file = environment.write("answers.jsonl", answer + &summary.repeat(4)).display().to_string();
+    let prompt = |traced: &str, more: &[&str], input: &str| {
+        let mut command = convoke(&environment, &["--fake-responses-non-strict", &file]);
+        command.args(more).env("GEMINI_CONTEXT_TRACE_DIR", &traces).env("GEMINI_CONTEXT_TRACE_ENABLED", traced);
+        let ran = run(&mut command, input);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "Noted.\n"), "{}", ran.stderr);
+    };
+    prompt("false", &[], "before");
+    assert!(!traces.exists(), "nobody wanted it");
+    for _ in 0..3 {
+        prompt("true", &["--resume", "latest"], &"X".repeat(50_000));
+    }
+    let log = std::fs::read_to_string(traces.join("trace.log")).unwrap();
+    assert!(log.contains("Hitting Synchronous Pressure Barrier"), "{log}");
+    assert!(log.contains("There were many."), "{log}");
+    let before = rendered(&traces);
+    assert!(json!(before).to_string().contains("There were many."), "it was compressed");
+    assert!(before.iter().all(|turn| turn["id"].as_str().unwrap().len() == 32));
+
+    prompt("true", &["--resume", "latest", "-p", "go on"], "");
+    let after = rendered(&traces);
+    assert!(after.len() > before.len());
+    assert_eq!(after[..before.len()], before[..]);
 }

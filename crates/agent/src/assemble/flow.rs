@@ -13,6 +13,7 @@ use crate::context::History;
 use crate::context::compression::{CompressionProcessor, Compressor};
 use crate::context::guard::ContextGuard;
 use crate::context::masking::{Masker, ToolOutputMaskingProcessor};
+use crate::context::trace::{ContextTrace, TraceProcessor};
 use crate::context_files::find_context_files;
 use crate::hooks::{HookBridge, SessionHooks};
 use crate::instructions::SystemInstruction;
@@ -45,8 +46,11 @@ impl FlowParts<'_> {
         let instruction = Instruction::Provider(Arc::new(self.instruction()));
         let mut processors = LlmAgent::default_processors(self.config(), instruction);
         processors.push(Arc::new(ThinkingProcessor(self.model.thinking.clone())));
+        // A subagent's conversation is its own, and not the one that is looked into.
+        let trace = self.options.context_trace.clone().filter(|_| self.seat.is_none());
+        let trace = trace.map(|folder| Arc::new(ContextTrace::new(folder)));
         // What shortens the session comes before what measures it, and both before a model is chosen for what is left.
-        processors.push(Arc::new(CompressionProcessor::new(self.compressor.clone())));
+        processors.push(Arc::new(CompressionProcessor::new(self.compressor.clone(), trace.clone())));
         if let (Some(masker), Some(_)) = (self.masker, self.options.masking) {
             processors.push(Arc::new(ToolOutputMaskingProcessor::new(masker.clone())));
         }
@@ -56,6 +60,7 @@ impl FlowParts<'_> {
             let purpose = if self.seat.is_some() { "subagent" } else { "main" };
             processors.push(Arc::new(RoutingProcessor::new(llm.clone(), self.policy.clone(), purpose)));
         }
+        processors.extend(trace.map(|trace| Arc::new(TraceProcessor::new(trace)) as Arc<dyn RequestProcessor>));
         processors
     }
 

@@ -1,10 +1,12 @@
 //! What settings say about long sessions: masking, compression, loops, limits.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use convoke_agent::{LoopOptions, MaskingOptions, PromptLimits};
 use convoke_protocol::ExitCode;
 
+use crate::environment::Environment;
 use crate::failure::Exit;
 use crate::settings::Settings;
 
@@ -27,11 +29,15 @@ pub(super) fn masking(settings: &Settings) -> Option<MaskingOptions> {
     })
 }
 
-/// `model.compressionThreshold`: a part of the window, 0 for never.
+/// `model.compressionThreshold`: a part of the window, 0 for never. `experimental.stressTestProfile`: early, so that a few
+/// large prompts show how a session fares that was compressed.
 pub(super) fn compression(settings: &Settings) -> Result<f64, Exit> {
     // Source: runtime specification §8.
     const DEFAULT: f64 = 0.5;
+    /// Some fifteen thousand tokens of the usual window.
+    const STRESS: f64 = 0.015;
     match settings.number("model.compressionThreshold") {
+        None if settings.flag("experimental.stressTestProfile") == Some(true) => Ok(STRESS),
         None => Ok(DEFAULT),
         Some(part) if (0.0..=1.0).contains(&part) => Ok(part),
         Some(part) => {
@@ -39,6 +45,12 @@ pub(super) fn compression(settings: &Settings) -> Result<f64, Exit> {
             Err(Exit::because(ExitCode::Configuration, why))
         }
     }
+}
+
+/// `GEMINI_CONTEXT_TRACE_DIR`, where traces are wanted: with `GEMINI_CONTEXT_TRACE_ENABLED`, or when things are debugged.
+pub(super) fn trace(debug: bool, environment: &Environment) -> Option<PathBuf> {
+    let wanted = debug || environment.get("GEMINI_CONTEXT_TRACE_ENABLED") == Some("true");
+    environment.path("GEMINI_CONTEXT_TRACE_DIR").filter(|_| wanted)
 }
 
 /// `model.disableLoopDetection`, `model.loopCheck`.

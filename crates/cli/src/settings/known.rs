@@ -15,6 +15,7 @@ const KNOWN: &[&str] = &[
     "contextManagement.tools.outputMasking.protectionThresholdTokens",
     "experimental.directWebFetch",
     "experimental.enableAgents",
+    "experimental.stressTestProfile",
     "general.checkpointing.enabled",
     "general.defaultApprovalMode",
     "general.maxAttempts",

@@ -1,6 +1,7 @@
 //! `convoke acp` as an editor has it: a child on two pipes, and messages written by hand.
 
 mod brought;
+mod folders;
 mod past;
 mod rewind;
 mod terminals;

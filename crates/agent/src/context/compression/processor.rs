@@ -9,13 +9,17 @@ use convoke_protocol::CompressOutcome;
 
 use super::Compressor;
 use crate::context::tokens::text_tokens;
+use crate::context::trace::ContextTrace;
 
 /// [`Compressor`] as a stage.
-pub(crate) struct CompressionProcessor(Arc<Compressor>);
+pub(crate) struct CompressionProcessor {
+    compressor: Arc<Compressor>,
+    trace: Option<Arc<ContextTrace>>,
+}
 
 impl CompressionProcessor {
-    pub(crate) fn new(compressor: Arc<Compressor>) -> Self {
-        Self(compressor)
+    pub(crate) fn new(compressor: Arc<Compressor>, trace: Option<Arc<ContextTrace>>) -> Self {
+        Self { compressor, trace }
     }
 }
 
@@ -27,7 +31,11 @@ impl RequestProcessor for CompressionProcessor {
 
     async fn run(&self, cx: &InvocationContext, request: &mut LlmRequest) -> Result<(), FlowError> {
         let instruction = request.system_instruction.iter().map(|text| text_tokens(text)).sum();
-        match self.0.compress_if_due(&cx.session, instruction, &cx.cancel).await {
+        let outcome = self.compressor.compress_if_due(&cx.session, instruction, &cx.cancel).await;
+        if let (Some(trace), CompressOutcome::Compressed { before, after }) = (&self.trace, &outcome) {
+            trace.pressure(*before, *after).await;
+        }
+        match outcome {
             _ if cx.cancel.is_cancelled() => Err(FlowError::Cancelled),
             CompressOutcome::Noop | CompressOutcome::Busy => Ok(()),
             // A failure may have cut old output all the same.
