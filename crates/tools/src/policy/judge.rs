@@ -183,9 +183,9 @@ impl Policy {
             }
             (ArgsPattern::CommandPrefix(words), Subject::Part(part)) => part.might_run(words),
             (ArgsPattern::CommandPrefix(_), Subject::Call | Subject::Command(_)) => false,
-            (ArgsPattern::Text(pattern), Subject::Call) => pattern.is_match(&stable_json(call.args)),
+            (ArgsPattern::Text(pattern), Subject::Call) => pattern.is_match(&stable_json(call.args), !allows),
             (ArgsPattern::Text(pattern), Subject::Part(part)) => {
-                let is_match = |text: &str| pattern.is_match(&stable_json_of_command(call.args, text));
+                let is_match = |text: &str| pattern.is_match(&stable_json_of_command(call.args, text), !allows);
                 if allows {
                     return is_plain(part) && is_match(&part.text);
                 }
@@ -194,7 +194,7 @@ impl Policy {
             // What is allowed must be allowed part by part.
             (ArgsPattern::Text(_), Subject::Command(_)) if allows => false,
             (ArgsPattern::Text(pattern), Subject::Command(text)) => {
-                pattern.is_match(&stable_json_of_command(call.args, text))
+                pattern.is_match(&stable_json_of_command(call.args, text), true)
             }
         }
     }
@@ -204,10 +204,10 @@ impl Policy {
         let Some(args) = args else { return true };
         match (args, command_of(call).filter(|_| call.tool.name == shell::TOOL)) {
             (ArgsPattern::PlanFiles, _) => call.writes_only_plans(self.plans.as_ref()),
-            (ArgsPattern::Text(pattern), None) => pattern.is_match(&stable_json(call.args)),
+            (ArgsPattern::Text(pattern), None) => pattern.is_match(&stable_json(call.args), true),
             (ArgsPattern::CommandPrefix(_), None) => false,
             (ArgsPattern::Text(pattern), Some(text)) => {
-                let is_match = |text: &str| pattern.is_match(&stable_json_of_command(call.args, text));
+                let is_match = |text: &str| pattern.is_match(&stable_json_of_command(call.args, text), true);
                 is_match(text) || Script::parse(text).parts().iter().any(|part| is_match(&part.text))
             }
             (ArgsPattern::CommandPrefix(words), Some(text)) => {

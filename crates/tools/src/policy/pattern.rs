@@ -3,20 +3,33 @@
 //! On JSON with sorted keys and without blanks, in which each member of the outermost object is wrapped in NUL
 //! characters: `{\0"key":value\0,…}`. So a pattern can tell a member from text inside of a value that looks like one.
 //! A NUL in a value is written as an escape, and can't be mistaken for one. Source: runtime specification §6.6.
+//!
+//! Files of others have patterns that look around, as JavaScript does. Those may take more than linear time, so their steps
+//! are counted; one that comes to no end is taken to say what is stricter.
 
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
 // As in the peer's own check.
 const PATTERN_MAX: usize = 2048;
-// Memory of one compiled pattern; matching takes time linear in the text.
+// Memory of one compiled pattern.
 const COMPILED_MAX: usize = 1 << 20;
+// Steps back of a pattern that looks around: some milliseconds. An honest one takes a handful for each character.
+const STEPS_MAX: usize = 100_000;
 
 /// A regular expression over arguments.
 #[derive(Clone, Debug)]
 pub struct TextPattern {
     source: String,
-    regex: Regex,
+    matcher: Matcher,
+}
+
+#[derive(Clone, Debug)]
+enum Matcher {
+    /// Takes time linear in the text.
+    Linear(Regex),
+    /// Looks around, or back to what it found.
+    Looking(fancy_regex::Regex),
 }
 
 impl PartialEq for TextPattern {
@@ -35,12 +48,20 @@ impl TextPattern {
         }
         // JavaScript's way to write a NUL.
         let translated = null_escapes(source);
-        let regex = RegexBuilder::new(&translated).size_limit(COMPILED_MAX).build();
-        let regex = regex.map_err(|error| {
-            let text = error.to_string();
-            text.lines().last().unwrap_or("it can't be compiled").trim_start_matches("error: ").to_owned()
-        })?;
-        Ok(Self { source: source.to_owned(), regex })
+        let matcher = match RegexBuilder::new(&translated).size_limit(COMPILED_MAX).build() {
+            Ok(regex) => Matcher::Linear(regex),
+            Err(error) => {
+                let mut looking = fancy_regex::RegexBuilder::new(&translated);
+                looking.backtrack_limit(STEPS_MAX).delegate_size_limit(COMPILED_MAX);
+                // What neither can read is told in the words of the first.
+                let looking = looking.build().map_err(|_| {
+                    let text = error.to_string();
+                    text.lines().last().unwrap_or("it can't be compiled").trim_start_matches("error: ").to_owned()
+                })?;
+                Matcher::Looking(looking)
+            }
+        };
+        Ok(Self { source: source.to_owned(), matcher })
     }
 
     /// As it was written.
@@ -49,8 +70,12 @@ impl TextPattern {
         &self.source
     }
 
-    pub(super) fn is_match(&self, text: &str) -> bool {
-        self.regex.is_match(text)
+    /// Whether it is found in `text`; `in_doubt` where that can't be told in time.
+    pub(super) fn is_match(&self, text: &str, in_doubt: bool) -> bool {
+        match &self.matcher {
+            Matcher::Linear(regex) => regex.is_match(text),
+            Matcher::Looking(regex) => regex.is_match(text).unwrap_or(in_doubt),
+        }
     }
 }
 
@@ -154,15 +179,27 @@ mod tests {
     fn a_pattern_with_nuls_matches_members_and_not_text_in_values() {
         for source in [r#"\0"file_path":"a\.rs"\0"#, r#"\x00"file_path":"a\.rs"\x00"#] {
             let pattern = TextPattern::new(source).unwrap();
-            assert!(pattern.is_match(&stable_json(&json!({"file_path": "a.rs", "z": 1}))), "{source}");
-            assert!(!pattern.is_match(&stable_json(&json!({"content": "\0\"file_path\":\"a.rs\"\0"}))), "{source}");
+            assert!(pattern.is_match(&stable_json(&json!({"file_path": "a.rs", "z": 1})), false), "{source}");
+            assert!(
+                !pattern.is_match(&stable_json(&json!({"content": "\0\"file_path\":\"a.rs\"\0"})), true),
+                "{source}"
+            );
         }
     }
 
     #[test]
     fn patterns_that_can_not_be_used_are_told() {
         assert!(TextPattern::new("(").unwrap_err().contains("unclosed"));
-        assert!(TextPattern::new("(?!x)").unwrap_err().contains("look"));
+        assert!(TextPattern::new("(?<!x").is_err() && TextPattern::new(r"\7").is_err());
         assert!(TextPattern::new(&"a".repeat(3000)).is_err());
+    }
+    #[test]
+    fn patterns_may_look_around_and_say_what_is_stricter_when_they_come_to_no_end() {
+        let pattern = TextPattern::new(r#""command":"git (?!push)"#).unwrap();
+        let tested = |command: &str| pattern.is_match(&stable_json(&json!({"command": command})), false);
+        assert!(tested("git status") && !tested("git push") && !tested("ls"));
+        let endless = TextPattern::new(r"(?=a)(a|aa)+\1$").unwrap();
+        let text = format!("{}b", "a".repeat(5_000));
+        assert!(endless.is_match(&text, true) && !endless.is_match(&text, false));
     }
 }

@@ -60,6 +60,7 @@ const TABLE: &[Library] = &[
     library("html2text", &["tools"]),
     library("encoding_rs", &["tools"]),
     library("regex", &["tools", "agent"]),
+    library("fancy-regex", &["tools"]),
     library("tree-sitter", &["tools"]),
     library("tree-sitter-bash", &["tools"]),
     library("toml", &["tools", "agent"]),

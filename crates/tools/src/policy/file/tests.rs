@@ -176,6 +176,11 @@ argsPattern = '\x00"file_path":"src/[^"]+\.rs"\x00'
 decision = "allow"
 priority = 100
 [[rule]]
+toolName = "run_shell_command"
+commandRegex = "make (?!install)"
+decision = "allow"
+priority = 100
+[[rule]]
 argsPattern = '/etc/'
 decision = "deny"
 priority = 900
@@ -187,6 +192,8 @@ priority = 900
         ("run_shell_command", json!({"command": "git log && ./x"}), Decision::Ask),
         ("run_shell_command", json!({"command": "./x \"command\":\"git log"}), Decision::Ask),
         ("run_shell_command", json!({"command": "X=1 git log"}), Decision::Ask),
+        ("run_shell_command", json!({"command": "make all && make check"}), Decision::Allow),
+        ("run_shell_command", json!({"command": "make all && make install"}), Decision::Ask),
         ("run_shell_command", json!({"command": "cat '/e'tc/passwd"}), Decision::Deny),
         ("run_shell_command", json!({"command": "ls", "dir_path": "/etc/x"}), Decision::Deny),
         ("write_file", json!({"file_path": "src/a.rs", "content": ""}), Decision::Allow),
