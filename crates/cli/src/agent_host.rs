@@ -29,7 +29,7 @@ use crate::settings::Settings;
 use crate::startup::Startup;
 use crate::telemetry::{RunConfig, Telemetry};
 use crate::trust::Trust;
-use crate::{hooks, logging, mcp, policies, sandbox, sessions, tool_options};
+use crate::{hooks, logging, mcp, policies, sandbox, sessions, tool_options, worktree};
 
 /// Who is on the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,11 +202,9 @@ fn routing(settings: &Settings) -> RoutingOptions {
 
 /// `convoke -p`.
 pub(crate) fn run_headless(args: RunArgs) -> Exit {
-    let startup = match Startup::read(None, args.agent.skip_trust) {
-        Ok(startup) => startup,
-        Err(exit) => return exit,
-    };
-    match headless(args, &startup) {
+    let workspace = args.worktree.as_deref().map(|name| worktree::enter(Path::new("."), name)).transpose();
+    let begun = workspace.and_then(|workspace| Startup::read(workspace.as_deref(), args.agent.skip_trust));
+    match begun.and_then(|startup| headless(args, &startup)) {
         Ok(exit) | Err(exit) => exit,
     }
 }

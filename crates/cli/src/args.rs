@@ -188,6 +188,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "UUID")]
     pub(crate) session_id: Option<String>,
 
+    /// Work in a Git worktree of this repository, a new one unless there is one of that name
+    #[arg(short, long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", conflicts_with = "acp")]
+    pub(crate) worktree: Option<String>,
+
     /// Say which extensions are installed, and end
     #[arg(short, long)]
     pub(crate) list_extensions: bool,

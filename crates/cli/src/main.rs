@@ -34,6 +34,7 @@ mod startup;
 mod telemetry;
 mod tool_options;
 mod trust;
+mod worktree;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -22,6 +22,8 @@ mod rig;
 mod stream;
 #[path = "headless/telemetry.rs"]
 mod telemetry;
+#[path = "headless/worktree.rs"]
+mod worktree;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
