@@ -28,5 +28,7 @@ mod settings;
 mod steer;
 mod terminals;
 mod translate;
+mod v2;
 
 pub use serve::{ServeError, serve, serve_stdio};
+pub use v2::serve_with_v2;

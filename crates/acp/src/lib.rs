@@ -1,4 +1,5 @@
-//! Both ends of the [Agent Client Protocol](https://agentclientprotocol.com), version 1.
+//! Both ends of the [Agent Client Protocol](https://agentclientprotocol.com), version 1; the agent
+//! end speaks draft version 2 where its host wants that.
 //!
 //! This is the only room that names the ACP SDK, and none of its types leave it: whoever hosts an agent sees
 //! `convoke_protocol` types and raw JSON.
@@ -66,7 +67,7 @@ pub const UNREAD_META: &str = "convoke.unread";
 /// The key in `_meta` of the agent's capabilities that lists its own methods.
 pub const METHODS_META: &str = "convoke.methods";
 
-pub use agent::{ServeError, serve, serve_stdio};
+pub use agent::{ServeError, serve, serve_stdio, serve_with_v2};
 pub use client::{
     AgentChild, AgentCommand, AgentDescription, AgentError, AgentEvents, AgentOptions, CallReply, ChildEvent,
     ClientCall, EndCause, Exit, PermissionAsk, PermissionReply, PromptEnd, StartError, StartedSession, UpdateEvent,

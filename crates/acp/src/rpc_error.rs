@@ -60,6 +60,15 @@ impl RpcError {
         Self { code, message: message.into(), data: None }
     }
 
+    /// As JSON-RPC writes it.
+    pub(crate) fn to_wire(&self) -> Value {
+        let mut wire = Map::new();
+        wire.insert("code".to_owned(), json!(self.code));
+        wire.insert("message".to_owned(), json!(self.message));
+        wire.extend(self.data.clone().map(|data| ("data".to_owned(), data)));
+        Value::Object(wire)
+    }
+
     fn word(mut self, code: &str) -> Self {
         self.data = Some(json!({"code": code}));
         self

@@ -9,6 +9,8 @@
 
 #[path = "agent/client.rs"]
 mod client;
+#[path = "agent/v2.rs"]
+mod draft;
 #[path = "agent/past.rs"]
 mod past;
 #[path = "agent/rubbish.rs"]

@@ -5,6 +5,7 @@ mod folders;
 use std::sync::Arc;
 
 use convoke_protocol::ExitCode;
+use futures::FutureExt as _;
 use tracing::level_filters::LevelFilter;
 
 use self::folders::Folders;
@@ -38,10 +39,16 @@ fn serve(args: &AgentArgs, startup: &Startup) -> Exit {
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
+    let with_v2 = startup.settings.flag("experimental.acpV2") == Some(true);
     let exit = runtime.block_on(async move {
         let shutdown = tokio_util::sync::CancellationToken::new();
         let mut interrupts = signals::Interrupts::listen();
-        let serving = convoke_acp::serve_stdio(factory, shutdown.clone());
+        let serving = if with_v2 {
+            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            convoke_acp::serve_with_v2(factory, input, output, shutdown.clone()).left_future()
+        } else {
+            convoke_acp::serve_stdio(factory, shutdown.clone()).right_future()
+        };
         futures::pin_mut!(serving);
         loop {
             tokio::select! {

@@ -28,10 +28,10 @@ use super::outbox::{Client, Credits, Outbox, UPDATE};
 const INCOMING_MAX: usize = 1024;
 
 /// The longest line of a client: a prompt with some images in base64.
-const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(super) const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How long the end waits for a client that may have stopped reading.
-const FLUSH_MAX: Duration = Duration::from_secs(2);
+pub(super) const FLUSH_MAX: Duration = Duration::from_secs(2);
 
 /// Why a connection could not be served to its end.
 #[derive(Debug, thiserror::Error)]
@@ -151,7 +151,7 @@ async fn read(
 }
 
 /// The answer to a message that is longer than any honest one.
-fn too_long() -> String {
+pub(super) fn too_long() -> String {
     let message = format!("a message of more than {LINE_BYTES_MAX} bytes can't be read");
     let error = json!({"code": INVALID_REQUEST, "message": message});
     json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string()

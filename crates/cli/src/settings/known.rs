@@ -13,6 +13,7 @@ const KNOWN: &[&str] = &[
     "contextManagement.tools.outputMasking.minPrunableThresholdTokens",
     "contextManagement.tools.outputMasking.protectLatestTurn",
     "contextManagement.tools.outputMasking.protectionThresholdTokens",
+    "experimental.acpV2",
     "experimental.directWebFetch",
     "experimental.enableAgents",
     "experimental.stressTestProfile",

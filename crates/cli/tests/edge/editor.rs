@@ -1,6 +1,7 @@
 //! `convoke acp` as an editor has it: a child on two pipes, and messages written by hand.
 
 mod brought;
+mod draft;
 mod folders;
 mod past;
 mod rewind;
@@ -63,13 +64,17 @@ impl Drop for Editor {
 
 impl Editor {
     /// Starts the agent and introduces itself with `capabilities`; says what the agent answered.
-    pub(crate) async fn start(mut command: Command, capabilities: Value) -> (Self, Value) {
+    pub(crate) async fn start(command: Command, capabilities: Value) -> (Self, Value) {
+        Self::begins(command, json!({"protocolVersion": 1, "clientCapabilities": capabilities})).await
+    }
+
+    /// Starts the agent and says `hello`; says what the agent answered.
+    pub(crate) async fn begins(mut command: Command, hello: Value) -> (Self, Value) {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let output = Receiver::from_owned_fd(child.stdout.take().unwrap().into()).unwrap();
         let input = Some(Sender::from_owned_fd(child.stdin.take().unwrap().into()).unwrap());
         let lines = BufReader::new(output).lines();
         let mut editor = Self { child, input, lines, next: 0, heard: Vec::new(), choice: None };
-        let hello = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
         let welcome = editor.ask("initialize", hello).await["result"].clone();
         (editor, welcome)
     }
