@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -373,6 +374,8 @@ fn what_the_model_gets_to_see_is_traced_and_survives_a_resume() {
     for _ in 0..3 {
         prompt("true", &["--resume", "latest"], &"X".repeat(50_000));
     }
+    let mode = std::fs::metadata(&traces).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "a conversation is its owner's only");
     let log = std::fs::read_to_string(traces.join("trace.log")).unwrap();
     assert!(log.contains("Hitting Synchronous Pressure Barrier"), "{log}");
     assert!(log.contains("There were many."), "{log}");

@@ -62,7 +62,8 @@ impl ContextTrace {
 
     async fn event(&self, action: &str, name: &str, detail: Value) -> std::io::Result<()> {
         let assets = self.folder.join("assets");
-        tokio::fs::create_dir_all(&assets).await?;
+        // What is in a conversation is its owner's only.
+        tokio::fs::DirBuilder::new().recursive(true).mode(0o700).create(&assets).await?;
         let text = detail.to_string();
         let detail = if text.len() > INLINE_MAX {
             let asset = format!("{}-{name}.json", digest(&text));
