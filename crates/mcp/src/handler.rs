@@ -5,7 +5,7 @@
 
 #![expect(deprecated, reason = "roots are deprecated in the newest protocol and are what older servers ask for")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,28 +30,53 @@ pub(crate) type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// Who hears of which progress; bounded by the calls that run.
 #[derive(Default)]
-pub(crate) struct ProgressTable(Mutex<HashMap<ProgressToken, (f64, OnProgress)>>);
+pub(crate) struct ProgressTable(Mutex<Heard>);
+
+#[derive(Default)]
+struct Heard {
+    listeners: HashMap<ProgressToken, (f64, OnProgress)>,
+    /// Of calls that have not said yet that they listen: a server may be quicker than we are.
+    early: VecDeque<ProgressNotificationParam>,
+}
+
+/// Progress that waits for its call to listen. Tokens are not used again, so what nobody listens to any more goes this way.
+const EARLY_MAX: usize = 64;
 
 impl ProgressTable {
-    /// Progress with this token goes to `listener` until the guard is dropped.
+    /// Progress with this token goes to `listener` until the guard is dropped, what came already included.
     pub(crate) fn enter(&self, token: ProgressToken, listener: OnProgress) -> Listening<'_> {
-        self.lock().insert(token.clone(), (f64::NEG_INFINITY, listener));
+        let mut heard = self.lock();
+        heard.listeners.insert(token.clone(), (f64::NEG_INFINITY, listener));
+        let (early, others) = heard.early.drain(..).partition(|early| early.progress_token == token);
+        heard.early = others;
+        drop(heard);
+        let early: VecDeque<_> = early;
+        early.into_iter().for_each(|params| self.report(params));
         Listening { table: self, token }
     }
 
     fn report(&self, params: ProgressNotificationParam) {
-        let listener = match self.lock().get_mut(&params.progress_token) {
+        let mut heard = self.lock();
+        let listener = match heard.listeners.get_mut(&params.progress_token) {
             // Notifications are handled side by side, and an older one says nothing any more.
-            Some((before, listener)) if params.progress >= *before => {
+            Some((before, _)) if params.progress < *before => return,
+            Some((before, listener)) => {
                 *before = params.progress;
                 listener.clone()
             }
-            _ => return,
+            None => {
+                heard.early.push_back(params);
+                if heard.early.len() > EARLY_MAX {
+                    heard.early.pop_front();
+                }
+                return;
+            }
         };
+        drop(heard);
         listener(Progress { progress: params.progress, total: params.total, message: params.message });
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProgressToken, (f64, OnProgress)>> {
+    fn lock(&self) -> MutexGuard<'_, Heard> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,7 +89,7 @@ pub(crate) struct Listening<'a> {
 
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
-        self.table.lock().remove(&self.token);
+        self.table.lock().listeners.remove(&self.token);
     }
 }
 
@@ -153,5 +178,34 @@ impl ClientHandler for Handler {
         capabilities.roots = Some(roots);
         let (name, version) = self.client.clone();
         ClientConfig::new(capabilities, Implementation::new(name, version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::NumberOrString;
+
+    use super::*;
+
+    #[test]
+    fn progress_that_is_quicker_than_its_listener_is_heard_once() {
+        let token = |number| ProgressToken(NumberOrString::Number(number));
+        let told = |number, progress| ProgressNotificationParam::new(token(number), progress);
+        let table = ProgressTable::default();
+        let heard: Arc<Mutex<Vec<f64>>> = Arc::default();
+        let listener = || -> OnProgress {
+            let heard = heard.clone();
+            Arc::new(move |progress| heard.lock().unwrap().push(progress.progress))
+        };
+        table.report(told(1, 0.5));
+        table.report(told(2, 7.0));
+        let listening = table.enter(token(1), listener());
+        table.report(told(1, 1.0));
+        table.report(told(1, 0.7));
+        assert_eq!(*heard.lock().unwrap(), [0.5, 1.0], "in its order, and nothing that is older");
+        drop(listening);
+        // What comes for calls that are over takes no more room than this.
+        (0..1_000).for_each(|number| table.report(told(1, f64::from(number))));
+        assert_eq!(table.lock().early.len(), EARLY_MAX);
     }
 }
