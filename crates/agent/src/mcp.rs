@@ -53,24 +53,10 @@ impl Default for McpSettings {
 
 /// The servers of a session: those of the options, and behind them those that its client brought.
 pub(crate) fn servers(options: &AgentOptions, roots: Vec<PathBuf>, brought: Vec<SessionServer>) -> Arc<McpServers> {
-    let read = |server: SessionServer| {
-        ServerConfig::parse(&server.name, &server.config)
-            // A client's word is not its user's.
-            .map(|config| ServerConfig { trust: false, ..config })
-            .inspect_err(|error| tracing::warn!(%error, "a server of the client is left out"))
-            .ok()
-    };
-    let brought = brought.into_iter().filter_map(read).collect();
+    let brought = brought.iter().filter_map(|server| untrusted(&server.name, &server.config, "the client")).collect();
     let mut configs = convoke_mcp::merge([options.mcp.servers.clone(), brought]);
     configs.retain(|config| options.mcp.selection.admits(&config.name));
-    let mcp = McpOptions {
-        spawner: options.spawner.clone(),
-        secret_variables: options.secret_variables.clone(),
-        roots,
-        client: (options.info.name.clone(), options.info.version.clone()),
-        tokens: options.mcp.tokens.clone(),
-    };
-    Arc::new(McpServers::new(mcp, configs))
+    Arc::new(McpServers::new(mcp_options(options, roots), configs))
 }
 
 /// The servers that a subagent's definition brings, for the time of a run; none otherwise.
@@ -91,25 +77,32 @@ pub(crate) fn of_definition(
         !is_taken
     };
     let read = |(name, entry): (&String, &Value)| {
-        ServerConfig::parse(name, &in_camel_case(entry))
-            // Who wrote the definition is not who runs it.
-            .map(|config| ServerConfig { trust: false, ..config })
-            .inspect_err(|error| tracing::warn!(%error, "a server of a subagent is left out"))
-            .ok()
-            .filter(|config| options.mcp.selection.admits(&config.name))
+        untrusted(name, &in_camel_case(entry), "a subagent").filter(|config| options.mcp.selection.admits(&config.name))
     };
     let configs: Vec<ServerConfig> = brought.iter().filter(is_free).filter_map(read).collect();
     if configs.is_empty() {
         return None;
     }
-    let mcp = McpOptions {
+    Some(Arc::new(McpServers::new(mcp_options(options, roots), configs)))
+}
+
+/// A server that `whose` brings. Who brings it is not the user, so its word that it is trusted counts for nothing.
+fn untrusted(name: &str, entry: &Value, whose: &str) -> Option<ServerConfig> {
+    ServerConfig::parse(name, entry)
+        .map(|config| ServerConfig { trust: false, ..config })
+        .inspect_err(|error| tracing::warn!(%error, whose, "a server that was brought is left out"))
+        .ok()
+}
+
+/// What all servers of a session have in common.
+fn mcp_options(options: &AgentOptions, roots: Vec<PathBuf>) -> McpOptions {
+    McpOptions {
         spawner: options.spawner.clone(),
         secret_variables: options.secret_variables.clone(),
         roots,
         client: (options.info.name.clone(), options.info.version.clone()),
         tokens: options.mcp.tokens.clone(),
-    };
-    Some(Arc::new(McpServers::new(mcp, configs)))
+    }
 }
 
 /// Keys as settings write them: definitions have `include_tools` where settings have `includeTools`.

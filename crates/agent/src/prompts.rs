@@ -146,14 +146,7 @@ impl Prompts {
         if let Some((name, args)) = commands::parse(&text) {
             if let Some(command) = self.commands.get(name) {
                 let meaning = self.custom(command, &text, args, cancel, notes).await;
-                tell(name, None, !matches!(meaning, Meaning::Refused(_)));
-                return match meaning {
-                    Meaning::Prompt(mut prompt) => {
-                        prompt.extend(parts.into_iter().skip(1));
-                        Meaning::Prompt(prompt)
-                    }
-                    other => other,
-                };
+                return told_with(name, meaning, parts);
             }
             if name == builtin::COMPRESS && args.is_empty() {
                 tell(name, None, true);
@@ -180,14 +173,7 @@ impl Prompts {
                 return Meaning::Answer(answer);
             }
             if let Some(meaning) = self.prompt(name, args, cancel).await {
-                tell(name, None, !matches!(meaning, Meaning::Refused(_)));
-                return match meaning {
-                    Meaning::Prompt(mut prompt) => {
-                        prompt.extend(parts.into_iter().skip(1));
-                        Meaning::Prompt(prompt)
-                    }
-                    other => other,
-                };
+                return told_with(name, meaning, parts);
             }
             // Not a command of ours: a path at the beginning of a prompt looks the same. The model may make sense of it.
         }
@@ -294,6 +280,18 @@ fn printed(told: &str) -> String {
     match told.strip_prefix("Output: ").unwrap_or(told) {
         "(empty)" => String::new(),
         output => output.to_owned(),
+    }
+}
+
+/// Tells of a command that has become a prompt or was refused. What came behind its text goes with the prompt.
+fn told_with(name: &str, meaning: Meaning, parts: Vec<Part>) -> Meaning {
+    tell(name, None, !matches!(meaning, Meaning::Refused(_)));
+    match meaning {
+        Meaning::Prompt(mut prompt) => {
+            prompt.extend(parts.into_iter().skip(1));
+            Meaning::Prompt(prompt)
+        }
+        other => other,
     }
 }
 

@@ -44,7 +44,6 @@ pub use definition::{
 };
 pub use documents::Document;
 pub(crate) use documents::{GetInternalDocs, reads_documents};
-pub(crate) use guide::RunOutcome;
 pub(crate) use invoke::InvokeAgent;
 pub(crate) use plugin::RunPlugin;
 pub use registry::{AgentProblem, AgentRegistry, SubagentOptions, read_overrides};

@@ -32,7 +32,6 @@ use tracing::{Level, Span, enabled, event};
 
 use crate::context::masking::MaskingOutcome;
 use crate::modes::from_tools;
-use crate::subagents::{self, RunOutcome};
 
 /// The target of telemetry events. They hold what people wrote: a listener that writes logs leaves them out.
 const TELEMETRY: &str = "convoke::telemetry";
@@ -95,23 +94,16 @@ pub(crate) fn recovering(id: &str, name: &str, reason: &str) {
     );
 }
 
-/// A run ended.
-pub(crate) fn run_ended(id: &str, name: &str, duration_ms: u64, outcome: &RunOutcome) {
-    event!(
-        target: TELEMETRY,
-        Level::INFO,
-        event.name = "gemini_cli.agent.finish",
-        agent_id = id,
-        agent_name = name,
-        duration_ms,
-        turn_count = outcome.turns,
-        terminate_reason = outcome.mode.as_str(),
-        recovered_from = outcome.recovered_from.map(subagents::Mode::as_str),
-    );
+/// How a run ended.
+pub(crate) struct RunEnd<'a> {
+    pub(crate) turns: u32,
+    pub(crate) reason: &'a str,
+    /// The reason for its one more turn, if it got one.
+    pub(crate) recovered_from: Option<&'a str>,
 }
 
-/// A task of the remote agent `name` ended. Turns are its own business.
-pub(crate) fn remote_run_ended(id: &str, name: &str, duration_ms: u64, reason: &str) {
+/// A run ended.
+pub(crate) fn run_ended(id: &str, name: &str, duration_ms: u64, end: &RunEnd<'_>) {
     event!(
         target: TELEMETRY,
         Level::INFO,
@@ -119,9 +111,9 @@ pub(crate) fn remote_run_ended(id: &str, name: &str, duration_ms: u64, reason: &
         agent_id = id,
         agent_name = name,
         duration_ms,
-        turn_count = 0_u32,
-        terminate_reason = reason,
-        recovered_from = None::<&str>,
+        turn_count = end.turns,
+        terminate_reason = end.reason,
+        recovered_from = end.recovered_from,
     );
 }
 

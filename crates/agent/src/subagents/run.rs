@@ -85,7 +85,12 @@ pub(crate) async fn run(
         servers.close().await;
     }
     let outcome = guide.outcome();
-    told::run_ended(&id, name, begun.now().tick.0, &outcome);
+    let end = told::RunEnd {
+        turns: outcome.turns,
+        reason: outcome.mode.as_str(),
+        recovered_from: outcome.recovered_from.map(super::Mode::as_str),
+    };
+    told::run_ended(&id, name, begun.now().tick.0, &end);
     answer(name, &id, &progress, outcome)
 }
 

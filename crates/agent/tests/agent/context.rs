@@ -523,39 +523,37 @@ impl Llm for Interrupting {
     }
 }
 
-#[tokio::test]
-async fn who_was_told_that_it_is_taken_is_heard_even_behind_the_last_answer() {
+/// A session whose model is spoken to while it says its first answer.
+async fn interrupted(change: impl FnOnce(&mut AgentOptions)) -> Long {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let answers = Mutex::new(vec![said("done"), said("that too")]);
     let model =
         Arc::new(Interrupting { inner: Scripted { answers, requests: requests.clone() }, say: Mutex::default() });
     let connected: Arc<dyn Llm> = model.clone();
-    let long = Long::new(Vec::new(), |options| {
+    let mut long = Long::new(Vec::new(), |options| {
         options.connect = Arc::new(move |_| Ok(SessionModel::fixed(connected.clone())));
+        change(options);
     })
     .await;
     *model.say.lock().unwrap() = Some(long.session.control.clone());
+    long.requests = requests;
+    long
+}
+
+#[tokio::test]
+async fn who_was_told_that_it_is_taken_is_heard_even_behind_the_last_answer() {
+    let long = interrupted(|_| {}).await;
     let all = sketch(&long.run("go").await);
     assert_eq!(
         all[2..],
         ["message done", "usage 10", "message one more thing", "message that too", "usage 10", "agent_end Completed"]
     );
-    assert_eq!(requests.lock().unwrap()[1].contents.last().unwrap().parts, [Part::text("one more thing")]);
+    assert_eq!(long.requests.lock().unwrap()[1].contents.last().unwrap().parts, [Part::text("one more thing")]);
 }
 
 #[tokio::test]
 async fn what_comes_when_a_limit_ends_the_prompt_is_given_back() {
-    let requests = Arc::new(Mutex::new(Vec::new()));
-    let answers = Mutex::new(vec![said("done"), said("that too")]);
-    let model =
-        Arc::new(Interrupting { inner: Scripted { answers, requests: requests.clone() }, say: Mutex::default() });
-    let connected: Arc<dyn Llm> = model.clone();
-    let long = Long::new(Vec::new(), |options| {
-        options.connect = Arc::new(move |_| Ok(SessionModel::fixed(connected.clone())));
-        options.max_turns = Some(1);
-    })
-    .await;
-    *model.say.lock().unwrap() = Some(long.session.control.clone());
+    let long = interrupted(|options| options.max_turns = Some(1)).await;
     let events = long.run("go").await;
     let kinds = sketch(&events);
     assert_eq!(kinds.last().unwrap(), "agent_end MaxTurns", "{kinds:?}");
@@ -566,7 +564,7 @@ async fn what_comes_when_a_limit_ends_the_prompt_is_given_back() {
     assert_eq!(unread, Some(json!({"texts": ["one more thing"]})));
     // It is no part of the session until it is sent again.
     long.run("one more thing").await;
-    let requests = requests.lock().unwrap();
+    let requests = long.requests.lock().unwrap();
     let said = requests[1].contents.iter().filter(|content| content.joined_text() == "one more thing").count();
     assert_eq!(said, 1);
 }

@@ -55,7 +55,9 @@ pub(crate) async fn run(
     let end = run.finish(agent, variables, task).instrument(span.clone()).await;
     let reason = end.name(&run.exchange);
     told.end(&run.exchange.text(), end.stream_reason(&run.exchange), reason);
-    span.in_scope(|| told::remote_run_ended(&id, name, clock.now().tick.0, reason));
+    // Turns are its own business.
+    let told = told::RunEnd { turns: 0, reason, recovered_from: None };
+    span.in_scope(|| told::run_ended(&id, name, clock.now().tick.0, &told));
     run.answer(&end)
 }
 
