@@ -55,7 +55,7 @@ pub use models::{ConnectModel, ModelPorts, SessionModel};
 pub use options::AgentOptions;
 pub use prompts::PromptOptions;
 pub use protocol::AdkAgentProtocol;
-pub use record::{MeasuredRecord, RecordError, RecordOptions, Recorder, Records, Retention};
+pub use record::{LoadedRecord, MeasuredRecord, RecordError, RecordOptions, Recorder, Records, Retention};
 pub use rewind::SnapshotBounds;
 pub use subagents::{
     Acknowledgements, AgentCardSource, AgentDefinition, AgentKind, AgentOutput, AgentOverride, AgentProblem,

@@ -38,11 +38,12 @@ mod summary;
 /// The agent's name in events; an author that differs is written down.
 pub(crate) const AGENT: &str = "convoke";
 
+pub(crate) use chats::Loaded;
 pub use chats::{RecordError, RecordOptions, Records};
 pub(crate) use conversation::Conversation;
 pub(crate) use events::state_after;
 pub(crate) use file::make_folder;
-pub use measured::MeasuredRecord;
+pub use measured::{LoadedRecord, MeasuredRecord};
 pub use recorder::Recorder;
 pub use retention::Retention;
 pub(crate) use rewinding::PromptPoint;

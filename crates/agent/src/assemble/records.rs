@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::AgentFactory;
 use crate::discovered::discover;
-use crate::record::{AGENT, RecordError, RecordOptions, Recorder, Records};
+use crate::record::{AGENT, Loaded, RecordError, RecordOptions, Recorder, Records};
 use crate::rewind::FilesLine;
 
 /// What a session begins with.
@@ -120,19 +120,20 @@ impl SessionRecords for AgentFactory {
                 LoadFrom::Session(id) => records.load(id.as_str(), &folder.canonicalize().unwrap_or(folder)),
                 LoadFrom::File(path) => records.load_file(path, &folder.canonicalize().unwrap_or(folder)),
             }?;
-            let events = loaded.conversation.events(AGENT);
-            let history = if replay { loaded.conversation.replay(&loaded.session_id) } else { Vec::new() };
-            Ok((loaded, events, history))
+            let Loaded { session_id, mut conversation, recorder } = loaded;
+            if conversation.damaged > 0 {
+                let lines = conversation.damaged;
+                tracing::warn!(session = %session_id, lines, "a record has lines that can't be read");
+            }
+            let history = if replay { conversation.replay(&session_id) } else { Vec::new() };
+            let (title, damaged) = (conversation.title(), conversation.damaged);
+            let files = std::mem::take(&mut conversation.files);
+            let past = Past { events: conversation.into_events(AGENT), recorder: Some(recorder), files };
+            Ok((SessionId(session_id), past, history, title, damaged))
         };
-        let (loaded, events, history) = keeper.run(work).await?;
-        let (title, damaged) = (loaded.conversation.title(), loaded.conversation.damaged);
-        if damaged > 0 {
-            tracing::warn!(session = %loaded.session_id, lines = damaged, "a record has lines that can't be read");
-        }
-        let session_id = Some(SessionId(loaded.session_id));
-        let past = Past { events, recorder: Some(loaded.recorder), files: loaded.conversation.files };
+        let (session_id, past, history, title, damaged) = keeper.run(work).await?;
         let discovered = discover(&self.options, &new.cwd).await;
-        let new = NewSession { session_id, ..new };
+        let new = NewSession { session_id: Some(session_id), ..new };
         let session = self.assemble(new, discovered, past, None)?.host();
         Ok(LoadedSession { session, history, title, damaged })
     }

@@ -204,16 +204,16 @@ impl Records {
     }
 
     pub(super) fn open(&self, id: &str, path: PathBuf, cwd: &Path) -> Result<Loaded, RecordError> {
-        let (file, bytes) = RecordFile::open(path.clone()).map_err(|error| match error {
+        let failed = |source| RecordError::Read { path: path.clone(), source };
+        let file = RecordFile::open(path.clone()).map_err(|error| match error {
             OpenError::Locked => RecordError::Open(id.to_owned()),
             OpenError::Io(error) if error.kind() == io::ErrorKind::NotFound => RecordError::Unknown(id.to_owned()),
-            OpenError::Io(source) => RecordError::Read { path: path.clone(), source },
+            OpenError::Io(source) => failed(source),
         })?;
-        let mut conversation = Conversation::read(&bytes);
+        let read = || Conversation::read(&file.stored()?);
+        let mut conversation = read().and_then(|read| file.end_line().map(|()| read)).map_err(failed)?;
         if self.finish_rewind(id, &file, &conversation)? {
-            let (read, failed) =
-                (file::read_unlocked(&path), |source| RecordError::Read { path: path.clone(), source });
-            conversation = Conversation::read(&read.map_err(failed)?);
+            conversation = read().map_err(failed)?;
         }
         let conversation = usable(&path, conversation)?;
         let about = About {
@@ -226,8 +226,8 @@ impl Records {
 
     /// Copies what a file says into a record of ours and opens that. Without an id the session is a new one.
     fn import(&self, path: &Path, id: Option<String>, cwd: &Path) -> Result<Loaded, RecordError> {
-        let read = file::read_unlocked(path).map_err(|source| RecordError::Read { path: path.to_owned(), source })?;
-        let conversation = usable(path, Conversation::read(&read))?;
+        let failed = |source| RecordError::Read { path: path.to_owned(), source };
+        let conversation = usable(path, Conversation::read_file(path).map_err(failed)?)?;
         let id = id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         self.adopt(&id, &conversation, cwd)
     }

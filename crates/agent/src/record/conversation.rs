@@ -4,14 +4,17 @@
 //! changes nothing.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use convoke_adk::{FunctionCall, Part};
 use convoke_stdx::{cut, parse_iso8601};
 use serde_json::{Map, Value};
 
+use super::file;
 use super::line::{CallLine, Compress, Line, Mask, Set, V};
-use super::read;
+use super::read::{self, Source};
 use crate::rewind::FilesLine;
 
 /// Bytes of a title. Source: runtime specification §11.4.
@@ -42,6 +45,8 @@ pub(crate) struct Conversation {
     pub(super) version: u32,
     /// Whether it is ours and not Gemini CLI's.
     pub(super) ours: bool,
+    /// Where Gemini CLI's messages are by their ids, while they are read. A place may be out of date.
+    pub(super) places: HashMap<String, usize>,
 }
 
 /// Something that was said, with what came of it.
@@ -132,13 +137,19 @@ pub(super) fn timestamp_ms(line: &Line<'_>) -> u64 {
 
 impl Conversation {
     /// Reads a file of any of the formats. A file with nothing in it is a conversation with nothing in it.
-    pub(crate) fn read(bytes: &[u8]) -> Self {
-        let read = read::lines(bytes);
+    pub(super) fn read(source: &impl Source) -> io::Result<Self> {
+        let read = read::lines(source)?;
         let mut conversation = Self { damaged: read.damaged, torn: read.torn, ours: read.ours, ..Self::default() };
         for line in read.lines {
             conversation.apply(line);
         }
-        conversation
+        conversation.places = HashMap::new();
+        Ok(conversation)
+    }
+
+    /// Reads a file that somebody may be writing.
+    pub(super) fn read_file(path: &Path) -> io::Result<Self> {
+        Self::read(&file::stored_unlocked(path)?)
     }
 
     /// Whether a newer version than ours wrote it.
@@ -152,12 +163,12 @@ impl Conversation {
     }
 
     /// What the model is to know: what was said, with what stands for its beginning.
-    pub(super) fn history(&self) -> impl Iterator<Item = &Message> {
-        let (summary, from) = match self.compressions.last() {
-            Some(compression) => (compression.messages.as_slice(), compression.keep_from),
-            None => (&[][..], 0),
+    pub(super) fn into_history(mut self) -> impl Iterator<Item = Message> {
+        let (summary, from) = match self.compressions.pop() {
+            Some(compression) => (compression.messages, compression.keep_from),
+            None => (Vec::new(), 0),
         };
-        summary.iter().chain(self.messages.get(from..).unwrap_or_default())
+        summary.into_iter().chain(self.messages.into_iter().skip(from))
     }
 
     /// The lines that would make this conversation, oldest first.
@@ -169,7 +180,7 @@ impl Conversation {
                 let before = self.messages.get(compression.keep_from).filter(|_| compression.keep_from < at);
                 let messages = compression.messages.iter().flat_map(Message::lines).collect();
                 let compress = Compress { before: before.map(|message| message.id().to_owned()), messages };
-                lines.push(Line { compress: Some(compress), ..Line::default() });
+                lines.push(Line { compress: Some(Box::new(compress)), ..Line::default() });
             }
             lines.extend(self.messages.get(at).into_iter().flat_map(Message::lines));
         }
@@ -195,7 +206,7 @@ impl Conversation {
         true
     }
 
-    fn apply(&mut self, line: Line<'static>) {
+    fn apply(&mut self, line: Box<Line<'static>>) {
         self.version = self.version.max(line.v.unwrap_or_default());
         if let Some(set) = line.set {
             return self.set(*set);
@@ -212,23 +223,24 @@ impl Conversation {
             return;
         }
         if let Some(mask) = line.mask {
-            let applied = self.mask(mask);
+            let applied = self.mask(*mask);
             self.damaged += usize::from(!applied);
             return;
         }
         if let Some(compress) = line.compress {
-            let applied = self.compress(compress);
+            let applied = self.compress(*compress);
             self.damaged += usize::from(!applied);
             return;
         }
         match line.what.as_deref() {
             Some("tool") => {
-                if let Some(call) = line.call {
-                    self.call(CallLine { timestamp: call.timestamp.clone().or(line.timestamp), ..call });
+                if let Some(mut call) = line.call {
+                    call.timestamp = call.timestamp.or(line.timestamp);
+                    self.call(*call);
                 }
             }
-            Some(_) => self.message(Box::new(line)),
-            None => self.about(line),
+            Some(_) => self.message(line),
+            None => self.about(*line),
         }
     }
 
@@ -277,9 +289,13 @@ impl Conversation {
         }
         let Some(message) = self.foreign(line) else { return };
         // Gemini CLI writes a message again when there is more of it.
-        match self.messages.iter_mut().rev().find(|known| known.id() == message.id()) {
+        let place = self.places.get(message.id()).copied();
+        match place.and_then(|place| self.messages.get_mut(place)).filter(|known| known.id() == message.id()) {
             Some(known) => *known = message,
-            None => self.messages.push(message),
+            None => {
+                self.places.insert(message.id().to_owned(), self.messages.len());
+                self.messages.push(message);
+            }
         }
     }
 
@@ -332,7 +348,12 @@ impl Conversation {
     /// A call that ended.
     fn call(&mut self, call: CallLine) {
         match self.messages.iter_mut().rev().find(|message| message.is("gemini") && message.awaits(&call.id)) {
-            Some(message) => message.calls.push(call),
+            Some(message) => {
+                if message.calls.is_empty() {
+                    message.calls.reserve_exact(message.parts().len());
+                }
+                message.calls.push(call);
+            }
             None => {
                 // The line of its answer was damaged. What it did is worth more than how it was asked for.
                 let line = Line {
@@ -378,7 +399,7 @@ impl Conversation {
         let mut summary: Vec<Message> = Vec::new();
         for line in messages {
             match (line.call, line.responses.is_some(), summary.last_mut()) {
-                (Some(call), _, Some(last)) => last.calls.push(call),
+                (Some(call), _, Some(last)) => last.calls.push(*call),
                 (None, true, Some(last)) => last.responses = Some(Box::new(Line { call: None, ..line })),
                 (None, _, _) => summary.push(Message::new(Box::new(Line { call: None, ..line }))),
                 (Some(_), _, None) => {}
@@ -412,7 +433,7 @@ impl Message {
         let calls = self.calls.iter().map(|call| Line {
             what: Some("tool".into()),
             timestamp: call.timestamp.clone(),
-            call: Some(call.clone()),
+            call: Some(Box::new(call.clone())),
             ..Line::default()
         });
         let own = std::iter::once((*self.line).clone());

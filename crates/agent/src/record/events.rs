@@ -4,6 +4,7 @@
 //! invocation) follows from them, so that the same file makes the same session each time. Source: the implementation
 //! details of the replatforming, "/rewind"; runtime specification §11.4.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use convoke_adk::{Content, Event, EventActions, EventError, FinishReason, ModelErrorKind, Part, Role, UsageMetadata};
@@ -40,82 +41,79 @@ fn event_error(record: &ErrorRecord) -> EventError {
 
 impl Conversation {
     /// What the model is to know, as events of a session. `agent` says what the record does not give to others.
-    pub(crate) fn events(&self, agent: &str) -> Vec<Event> {
-        let mut events = Vec::new();
+    pub(crate) fn into_events(self, agent: &str) -> Vec<Event> {
+        let mut events = Vec::with_capacity(2 * self.messages.len());
         let mut invocation_id = "e-0".to_owned();
-        for message in self.history() {
+        for mut message in self.into_history() {
             if message.is("user") && message.line.author.is_none() {
                 invocation_id = format!("e-{}", message.id());
             }
             let answer = message.is("gemini") || message.is("error");
-            let author = message.line.author.as_deref().unwrap_or(if answer { agent } else { "user" });
             let role = if answer { Role::Model } else { Role::User };
-            let base = Event { invocation_id: invocation_id.clone(), author: author.to_owned(), ..Event::default() };
-            events.push(event(&message.line, role, base.clone()));
-            events.extend(responses(message, Event { author: agent.to_owned(), ..base }));
+            let author = if answer { agent } else { "user" };
+            let base = Event { invocation_id: invocation_id.clone(), ..Event::default() };
+            let told = responses(&mut message, Event { author: agent.to_owned(), ..base.clone() });
+            events.push(event(*message.line, role, Event { author: author.to_owned(), ..base }));
+            events.extend(told);
         }
         events
     }
 }
 
-fn event(line: &Line<'_>, role: Role, base: Event) -> Event {
-    let mut custom_metadata = line.metadata.as_deref().cloned().unwrap_or_default();
-    if let Some(thoughts) = line.thoughts.as_ref().filter(|thoughts| thoughts.as_array().is_some_and(|t| !t.is_empty()))
-    {
-        custom_metadata.insert("thoughts".to_owned(), thoughts.clone());
+/// What `base` says of the author counts where the line says nothing.
+fn event(line: Line<'static>, role: Role, base: Event) -> Event {
+    let timestamp_ms = timestamp_ms(&line);
+    let mut custom_metadata = line.metadata.map(Cow::into_owned).unwrap_or_default();
+    if let Some(thoughts) = line.thoughts.filter(|thoughts| thoughts.as_array().is_some_and(|t| !t.is_empty())) {
+        custom_metadata.insert("thoughts".to_owned(), thoughts);
     }
     if let Some(tokens) = line.tokens.and_then(|tokens| serde_json::to_value(tokens).ok()) {
         custom_metadata.insert("tokens".to_owned(), tokens);
     }
-    let content = line.content.as_deref().map(|parts| Arc::new(Content { role, parts: parts.to_vec() }));
     Event {
-        id: line.id.as_deref().unwrap_or_default().to_owned(),
-        timestamp_ms: timestamp_ms(line),
-        content,
-        model: line.model.as_deref().map(ToOwned::to_owned),
-        finish_reason: line.finish_reason.as_deref().map(|reason| FinishReason(reason.to_owned())),
+        id: line.id.map(Cow::into_owned).unwrap_or_default(),
+        author: line.author.map_or(base.author, Cow::into_owned),
+        timestamp_ms,
+        content: line.content.map(|parts| Arc::new(Content { role, parts: parts.into_owned() })),
+        model: line.model.map(Cow::into_owned),
+        finish_reason: line.finish_reason.map(|reason| FinishReason(reason.into_owned())),
         usage: line.tokens.map(UsageMetadata::from),
-        error: line.error.as_ref().map(event_error),
+        error: line.error.as_deref().map(event_error),
         actions: EventActions {
-            state_delta: line.state_delta.as_deref().cloned().unwrap_or_default(),
+            state_delta: line.state_delta.map(Cow::into_owned).unwrap_or_default(),
             skip_summarization: false,
             custom_metadata,
         },
-        ..base
+        invocation_id: base.invocation_id,
+        ..Event::default()
     }
 }
 
 /// The event with the results of an answer's calls. A call without a result is left to the kernel, which says that it
 /// was interrupted.
-fn responses(message: &Message, base: Event) -> Option<Event> {
-    let told = message.responses.as_deref();
-    let parts = match told.and_then(|line| line.content.as_deref()) {
-        Some(changed) => changed.to_vec(),
-        None => results(message),
-    };
+fn responses(message: &mut Message, base: Event) -> Option<Event> {
+    let told = message.responses.take();
+    let timestamp = message.calls.last().and_then(|call| call.timestamp.clone());
+    let mut line = told.map_or_else(
+        || Line { id: Some(format!("{}{RESULTS}", message.id()).into()), timestamp, ..Line::default() },
+        |line| *line,
+    );
+    let parts = line.content.take().map_or_else(|| results(message), Cow::into_owned);
     if parts.is_empty() {
         return None;
     }
-    let synthetic = Line {
-        id: Some(format!("{}{RESULTS}", message.id()).into()),
-        timestamp: message.calls.last().and_then(|call| call.timestamp.clone()),
-        ..Line::default()
-    };
-    let line = told.unwrap_or(&synthetic);
-    let author = line.author.as_deref().map_or(base.author.clone(), ToOwned::to_owned);
-    let mut event = event(line, Role::User, Event { author, ..base });
-    event.content = Some(Arc::new(Content { role: Role::User, parts }));
-    Some(event)
+    line.content = Some(Cow::Owned(parts));
+    Some(event(line, Role::User, base))
 }
 
 /// The responses in the order of the calls, then what came beside them.
-fn results(message: &Message) -> Vec<Part> {
-    let mut left: Vec<&CallLine> = message.calls.iter().collect();
+fn results(message: &mut Message) -> Vec<Part> {
+    let mut left: Vec<CallLine> = std::mem::take(&mut message.calls);
     let (mut responses, mut siblings) = (Vec::new(), Vec::new());
     for id in message.parts().iter().filter_map(Part::call_id).flatten() {
         let Some(at) = left.iter().position(|call| call.id == id) else { continue };
-        for part in left.remove(at).result.as_deref().unwrap_or_default() {
-            if part.response_id().is_some() { responses.push(part.clone()) } else { siblings.push(part.clone()) }
+        for part in left.remove(at).result.map(Cow::into_owned).unwrap_or_default() {
+            if part.response_id().is_some() { responses.push(part) } else { siblings.push(part) }
         }
     }
     responses.append(&mut siblings);

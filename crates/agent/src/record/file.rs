@@ -1,10 +1,13 @@
 //! The file of a record that is being written: one writer, whole lines, nothing rewritten.
 
+use std::borrow::Borrow;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use super::read::Source;
 
 /// Bytes of a record that is read back. A year's conversation has a hundredth of it.
 const BYTES_MAX: u64 = 1 << 30;
@@ -42,17 +45,25 @@ impl RecordFile {
         Ok(Self { path, file: Arc::new(file) })
     }
 
-    /// A file that is there, to go on with, and what is in it.
-    pub(super) fn open(path: PathBuf) -> Result<(Self, Vec<u8>), OpenError> {
+    /// A file that is there, to go on with.
+    pub(super) fn open(path: PathBuf) -> Result<Self, OpenError> {
         let file = OpenOptions::new().append(true).read(true).open(&path)?;
         lock(&file)?;
-        let bytes = read(&file)?;
-        let record = Self { path, file: Arc::new(file) };
-        if bytes.last().is_some_and(|last| *last != b'\n') {
-            // What a killed writer left is ended, so that it costs itself and not the next line.
-            record.append(b"\n")?;
+        Ok(Self { path, file: Arc::new(file) })
+    }
+
+    /// What is in it by now.
+    pub(super) fn stored(&self) -> io::Result<Stored<&File>> {
+        Stored::new(&self.file)
+    }
+
+    /// Ends what a killed writer left, so that it costs itself and not the next line.
+    pub(super) fn end_line(&self) -> io::Result<()> {
+        let mut last = [b'\n'];
+        if let Some(at) = self.file.metadata()?.len().checked_sub(1) {
+            self.file.read_exact_at(&mut last, at)?;
         }
-        Ok((record, bytes))
+        if last == [b'\n'] { Ok(()) } else { self.append(b"\n") }
     }
 
     /// Appends a line with one write. The kernel has it when this returns, whatever becomes of this process.
@@ -82,21 +93,35 @@ fn lock(file: &File) -> Result<(), OpenError> {
     }
 }
 
-/// The whole file, from its beginning.
-fn read(mut file: &File) -> io::Result<Vec<u8>> {
-    let length = file.metadata()?.len();
-    if length > BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than any conversation"));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-    file.seek(SeekFrom::Start(0))?;
-    file.take(length).read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// A file, as long as it was.
+pub(super) struct Stored<F> {
+    file: F,
+    length: u64,
 }
 
-/// The whole of a file that nobody else need leave alone.
-pub(super) fn read_unlocked(path: &Path) -> io::Result<Vec<u8>> {
-    read(&convoke_stdx::open_regular(path)?)
+impl<F: Borrow<File>> Stored<F> {
+    fn new(file: F) -> io::Result<Self> {
+        let length = file.borrow().metadata()?.len();
+        if length > BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than any conversation"));
+        }
+        Ok(Self { file, length })
+    }
+}
+
+impl<F: Borrow<File> + Sync> Source for Stored<F> {
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.borrow().read_at(buffer, at)
+    }
+}
+
+/// What is in a file that nobody else need leave alone.
+pub(super) fn stored_unlocked(path: &Path) -> io::Result<Stored<File>> {
+    Stored::new(convoke_stdx::open_regular(path)?)
 }
 
 /// Whether a session of any process writes it.

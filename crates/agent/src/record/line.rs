@@ -77,7 +77,7 @@ pub(super) struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) finish_reason: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<ErrorRecord>,
+    pub(super) error: Option<Box<ErrorRecord>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) state_delta: Option<Cow<'a, Map<String, Value>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ pub(super) struct Line<'a> {
     pub(super) tool_calls: Option<Vec<CallLine>>,
     /// Ours: one call that ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) call: Option<CallLine>,
+    pub(super) call: Option<Box<CallLine>>,
 
     // A change of what stands above.
     #[serde(rename = "$set", skip_serializing_if = "Option::is_none")]
@@ -98,9 +98,9 @@ pub(super) struct Line<'a> {
     #[serde(rename = "$rewindTo", skip_serializing_if = "Option::is_none")]
     pub(super) rewind_to: Option<Cow<'a, str>>,
     #[serde(rename = "$mask", skip_serializing_if = "Option::is_none")]
-    pub(super) mask: Option<Mask>,
+    pub(super) mask: Option<Box<Mask>>,
     #[serde(rename = "$compress", skip_serializing_if = "Option::is_none")]
-    pub(super) compress: Option<Compress<'a>>,
+    pub(super) compress: Option<Box<Compress<'a>>>,
     /// What calls did to files.
     #[serde(rename = "$files", skip_serializing_if = "Option::is_none")]
     pub(super) files: Option<Box<FilesLine>>,

@@ -2,13 +2,29 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{AGENT, RecordError, RecordOptions, Records};
+use convoke_adk::Event;
+
+use super::{AGENT, Loaded, RecordError, RecordOptions, Recorder, Records};
 
 /// A record of ours on the disk, which nobody has open.
 pub struct MeasuredRecord {
     records: Records,
     session_id: String,
     cwd: PathBuf,
+}
+
+/// What a session would go on with. The record is open as long as this is kept.
+pub struct LoadedRecord {
+    events: Vec<Event>,
+    _recorder: Recorder,
+}
+
+impl LoadedRecord {
+    /// How many events there are.
+    #[must_use]
+    pub fn events(&self) -> usize {
+        self.events.len()
+    }
 }
 
 impl MeasuredRecord {
@@ -23,11 +39,11 @@ impl MeasuredRecord {
         Ok(Self { records, session_id, cwd: folder.to_owned() })
     }
 
-    /// Finds, opens and checks it, and makes the events that a model is to know; how many those are.
+    /// Finds, opens and checks it, and makes the events that a model is to know.
     ///
     /// Errors: those of resuming a session.
-    pub fn load(&self) -> Result<usize, RecordError> {
-        let loaded = self.records.load(&self.session_id, &self.cwd)?;
-        Ok(loaded.conversation.events(AGENT).len())
+    pub fn load(&self) -> Result<LoadedRecord, RecordError> {
+        let Loaded { conversation, recorder, .. } = self.records.load(&self.session_id, &self.cwd)?;
+        Ok(LoadedRecord { events: conversation.into_events(AGENT), _recorder: recorder })
     }
 }

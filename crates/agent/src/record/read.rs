@@ -1,21 +1,68 @@
 //! From the bytes of a file to its lines.
 //!
-//! A large file is read by several threads: each line is judged and parsed for itself.
+//! Each line is judged and parsed for itself, so a large file is read by several threads. No more of it is in memory than
+//! each of them is at.
 
-use std::io::BufRead;
+use std::io::{self, BufRead, BufReader, Read};
 use std::thread;
 
 use super::line::{self, Line};
 
 /// Bytes that are worth a thread of their own.
-const BYTES_PER_THREAD: usize = 1 << 20;
+const BYTES_PER_THREAD: u64 = 1 << 20;
 /// More threads than this wait for memory and not for the processor.
 const THREADS_MAX: usize = 4;
+/// Bytes that are read at a time: what stays near the processor while its lines are judged.
+const WINDOW_BYTES: usize = 128 << 10;
+
+/// Bytes that can be read from any place, by several threads. Their number is fixed: what is written in the meantime is
+/// not looked at.
+pub(super) trait Source: Sync {
+    fn length(&self) -> u64;
+
+    /// As [`Read::read`], from `at` on.
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
+}
+
+impl Source for &[u8] {
+    fn length(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut rest = usize::try_from(at).ok().and_then(|at| self.get(at..)).unwrap_or_default();
+        rest.read(buffer)
+    }
+}
+
+/// What follows a place.
+struct From<'a, S> {
+    source: &'a S,
+    at: u64,
+}
+
+impl<'a, S: Source> From<'a, S> {
+    fn lines(source: &'a S, at: u64) -> BufReader<Self> {
+        BufReader::with_capacity(WINDOW_BYTES, Self { source, at })
+    }
+}
+
+impl<S: Source> Read for From<'_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.source.length().saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let most = buffer.len().min(left);
+        let count = self.source.read_at(buffer.get_mut(..most).unwrap_or_default(), self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
 
 /// The lines of a file.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    pub(super) lines: Vec<Line<'static>>,
+    // Lines are wide: they are moved by their pointers.
+    #[expect(clippy::vec_box, reason = "see above")]
+    pub(super) lines: Vec<Box<Line<'static>>>,
     /// Lines that can't be used, torn and empty ones not counted in.
     pub(super) damaged: usize,
     /// Whether the last line has no end: its writer was killed, or is writing.
@@ -25,40 +72,56 @@ pub(super) struct Lines {
 }
 
 /// Reads a record, ours or Gemini CLI's, old or new.
-pub(super) fn lines(bytes: &[u8]) -> Lines {
+pub(super) fn lines(source: &impl Source) -> io::Result<Lines> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let worth = usize::try_from(source.length() / BYTES_PER_THREAD).unwrap_or(usize::MAX);
+    lines_in(worth.clamp(1, cores.min(THREADS_MAX)), source)
+}
+
+fn lines_in(threads: usize, source: &impl Source) -> io::Result<Lines> {
     // The old format is one object, on one line or on many.
-    if let Some(whole) = old_format(bytes) {
-        return Lines { lines: vec![whole], ..Lines::default() };
+    if let Some(whole) = old_format(source)? {
+        return Ok(Lines { lines: vec![Box::new(whole)], ..Lines::default() });
     }
-    let mut read = Lines::default();
-    let mut loose = Vec::new();
-    for part in in_threads(bytes) {
-        read.damaged += part.damaged;
-        read.torn |= part.torn;
-        read.ours |= part.ours;
-        loose.push(part.lines);
-    }
-    let ours = read.ours;
-    for judged in loose.into_iter().flatten() {
-        match judged {
-            Judged::Sealed(line) => read.lines.push(*line),
-            Judged::Bare(line) if !ours => read.lines.push(*line),
-            Judged::Bare(_) => read.damaged += 1,
+    let pieces = pieces(threads, source)?;
+    let ours = pieces.iter().any(|piece| piece.ours);
+    let mut read = Lines { ours, ..Lines::default() };
+    for piece in pieces {
+        read.damaged += piece.damaged;
+        read.torn |= piece.torn;
+        read.lines.reserve(piece.lines.len());
+        for judged in piece.lines {
+            match judged {
+                Judged::Sealed(line) => read.lines.push(line),
+                Judged::Bare(line) if !ours => read.lines.push(line),
+                Judged::Bare(_) => read.damaged += 1,
+            }
         }
     }
-    read
+    Ok(read)
 }
 
 /// Gemini CLI's old files: pretty-printed, or one line with a list of messages in it.
-fn old_format(bytes: &[u8]) -> Option<Line<'static>> {
-    let mut first = Vec::new();
-    let mut rest = bytes;
-    rest.read_until(b'\n', &mut first).ok()?;
-    let alone = rest.trim_ascii().is_empty();
-    if !alone && first.trim_ascii() != b"{" {
-        return None;
+fn old_format(source: &impl Source) -> io::Result<Option<Line<'static>>> {
+    let mut reader = From::lines(source, 0);
+    let mut whole = Vec::new();
+    reader.read_until(b'\n', &mut whole)?;
+    if whole.trim_ascii() != b"{" && !is_blank(&mut reader)? {
+        return Ok(None);
     }
-    serde_json::from_slice::<Line<'static>>(bytes).ok().filter(|line| line.messages.is_some())
+    From::lines(source, whole.len() as u64).read_to_end(&mut whole)?;
+    Ok(serde_json::from_slice::<Line<'static>>(&whole).ok().filter(|line| line.messages.is_some()))
+}
+
+fn is_blank(reader: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let bytes = reader.fill_buf()?;
+        if bytes.is_empty() || !bytes.trim_ascii().is_empty() {
+            return Ok(bytes.is_empty());
+        }
+        let length = bytes.len();
+        reader.consume(length);
+    }
 }
 
 enum Judged {
@@ -76,53 +139,53 @@ struct Piece {
     ours: bool,
 }
 
-fn in_threads(bytes: &[u8]) -> Vec<Piece> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let count = (bytes.len() / BYTES_PER_THREAD).clamp(1, cores.min(THREADS_MAX));
-    if count == 1 {
-        return vec![piece(bytes)];
+fn pieces(threads: usize, source: &impl Source) -> io::Result<Vec<Piece>> {
+    let length = source.length();
+    let step = length.div_ceil(threads.max(1) as u64).max(1);
+    let piece = |number: usize| {
+        let from = (number as u64).saturating_mul(step);
+        piece(source, from, from.saturating_add(step).min(length))
+    };
+    if threads <= 1 {
+        return Ok(vec![piece(0)?]);
     }
     thread::scope(|scope| {
-        let threads: Vec<_> = cut(bytes, count).into_iter().map(|bytes| scope.spawn(move || piece(bytes))).collect();
-        // A panic in a thread costs its lines; there is none that a file could bring about.
-        threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
+        let piece = &piece;
+        let others: Vec<_> = (1..threads).map(|number| scope.spawn(move || piece(number))).collect();
+        let mut pieces = vec![piece(0)?];
+        for thread in others {
+            // There is no panic that a file could bring about.
+            let lost = |_| io::Error::other("a thread that read it ended early");
+            pieces.push(thread.join().map_err(lost)??);
+        }
+        Ok(pieces)
     })
 }
 
-/// Cuts behind line ends, into about equal pieces.
-fn cut(bytes: &[u8], count: usize) -> Vec<&[u8]> {
-    let mut pieces = Vec::with_capacity(count);
-    let mut rest = bytes;
-    for left in (2..=count).rev() {
-        let (head, mut tail) = rest.split_at(rest.len() / left);
-        let more = tail.skip_until(b'\n').unwrap_or_default();
-        let (piece, after) = rest.split_at((head.len() + more).min(rest.len()));
-        pieces.push(piece);
-        rest = after;
-    }
-    pieces.push(rest);
-    pieces
-}
-
-fn piece(bytes: &[u8]) -> Piece {
+/// The lines that begin between two places.
+fn piece(source: &impl Source, from: u64, to: u64) -> io::Result<Piece> {
     let mut out = Piece::default();
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let mut after = rest;
-        let length = after.skip_until(b'\n').unwrap_or(rest.len());
-        let raw = rest.get(..length).unwrap_or_default();
-        rest = after;
-        let ended = raw.last() == Some(&b'\n');
+    let mut at = from.saturating_sub(1);
+    let mut reader = From::lines(source, at);
+    if from > 0 {
+        at += reader.skip_until(b'\n')? as u64;
+    }
+    let mut raw = Vec::new();
+    while at < to {
+        raw.clear();
+        at += reader.read_until(b'\n', &mut raw)? as u64;
         let line = raw.trim_ascii();
-        if line.is_empty() {
+        if raw.is_empty() {
+            // The file is shorter than it was.
+            break;
+        }
+        if line.is_empty() || out.take(line) {
             continue;
         }
-        if !out.take(line) {
-            // Without its end it is what a writer left that was killed: nothing that was whole is lost.
-            if ended { out.damaged += 1 } else { out.torn = true }
-        }
+        // Without its end it is what a writer left that was killed: nothing that was whole is lost.
+        if raw.last() == Some(&b'\n') { out.damaged += 1 } else { out.torn = true }
     }
-    out
+    Ok(out)
 }
 
 impl Piece {
@@ -151,5 +214,52 @@ impl Piece {
     fn sealed(&mut self, line: &[u8]) -> bool {
         let parsed = serde_json::from_slice::<Line<'static>>(line);
         parsed.map(|parsed| self.lines.push(Judged::Sealed(Box::new(parsed)))).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What is read of a file by so many threads.
+    fn read(threads: usize, bytes: &[u8]) -> (Vec<Line<'static>>, usize, bool, bool) {
+        let Lines { lines, damaged, torn, ours } = lines_in(threads, &bytes).unwrap();
+        (lines.into_iter().map(|line| *line).collect(), damaged, torn, ours)
+    }
+
+    fn a_line() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            "[a-z ]{0,40}".prop_map(|id| Line { id: Some(id.into()), ..Line::default() }.sealed()),
+            "[a-z ]{0,40}".prop_map(|id| format!("{{\"id\":\"{id}\"}}\n").into_bytes()),
+            "[{} \n\"a]{0,8}\n".prop_map(String::into_bytes),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_number_of_threads_makes_no_difference(
+            lines in prop::collection::vec(a_line(), 0..12),
+            torn in "[{a\"]{0,6}",
+            threads in 2..9_usize,
+        ) {
+            let bytes = [lines.concat(), torn.into_bytes()].concat();
+            prop_assert_eq!(read(threads, &bytes), read(1, &bytes));
+        }
+    }
+
+    #[test]
+    fn what_is_written_while_it_is_read_is_not_looked_at() {
+        struct Growing(&'static [u8]);
+        impl Source for Growing {
+            fn length(&self) -> u64 {
+                10
+            }
+            fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+                self.0.read_at(buffer, at)
+            }
+        }
+        let read = lines(&Growing(b"{\"id\":\"a\"}\n{\"id\":\"b\"}\n")).unwrap();
+        assert_eq!(read.lines.len(), 1);
     }
 }

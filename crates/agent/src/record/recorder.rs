@@ -327,7 +327,7 @@ impl Recorder {
             model: event.model.as_deref().map(Cow::Borrowed),
             tokens: event.usage.as_ref().map(Into::into),
             finish_reason: event.finish_reason.as_ref().map(|reason| reason.0.as_str().into()),
-            error: event.error.as_ref().map(error_record),
+            error: event.error.as_ref().map(error_record).map(Box::new),
             state_delta: kept(&event.actions.state_delta),
             metadata: kept(&event.actions.custom_metadata),
             ..Line::default()
@@ -372,7 +372,7 @@ impl Recorder {
         let siblings = result.parts.iter().map(checksum).collect();
         let response = checksum(&Part::response(&result.response));
         state.batch.push(Kept { id: call.id.clone(), response, siblings });
-        let line = Line { what: Some("tool".into()), call: Some(call), ..Line::default() };
+        let line = Line { what: Some("tool".into()), call: Some(Box::new(call)), ..Line::default() };
         self.write(&mut state, &line);
     }
 }
@@ -456,7 +456,7 @@ impl Recorder {
             ordinal: masked.ordinal,
             response: masked.replacement.response.clone(),
         };
-        self.write(&mut self.state(), &Line { mask: Some(mask), ..Line::default() });
+        self.write(&mut self.state(), &Line { mask: Some(Box::new(mask)), ..Line::default() });
     }
 
     /// Everything before the event `first_kept` was replaced by `summary`; everything at all without it.
@@ -475,7 +475,7 @@ impl Recorder {
             }
         });
         let compress = Compress { before: first_kept.map(ToOwned::to_owned), messages: messages.collect() };
-        self.write(&mut self.state(), &Line { compress: Some(compress), ..Line::default() });
+        self.write(&mut self.state(), &Line { compress: Some(Box::new(compress)), ..Line::default() });
     }
 }
 

@@ -85,7 +85,7 @@ impl Recorder {
             Place::Unwritten(_) => return Ok(Conversation::default()),
             Place::Stopped => return Err(io::Error::other("this session is not recorded any further")),
         };
-        Ok(Conversation::read(&file::read_unlocked(&path)?))
+        Conversation::read_file(&path)
     }
 
     /// Takes words and files back with one line, and waits until the disk has it. What the record says then.
@@ -148,8 +148,8 @@ impl Records {
             let is_named =
                 |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains(&named));
             for path in records(&self.chats(cwd)).into_iter().filter(is_named) {
-                let is_its = Conversation::read(&file::read_unlocked(&path).unwrap_or_default());
-                if is_its.session_id.as_deref() != Some(&id) {
+                let Ok(its) = Conversation::read_file(&path) else { continue };
+                if its.session_id.as_deref() != Some(&id) {
                     continue;
                 }
                 match self.open(&id, path, cwd) {
@@ -190,9 +190,9 @@ pub(super) fn sweep_beside(record: &Path) {
     let mut is_open = false;
     let mut lines = Vec::new();
     for path in records(chats) {
-        let Ok(bytes) = file::read_unlocked(&path) else { return };
+        let Ok(conversation) = Conversation::read_file(&path) else { return };
         is_open |= file::is_locked(&path);
-        lines.extend(Conversation::read(&bytes).files);
+        lines.extend(conversation.files);
     }
     let min_age = if is_open { OPEN_AGE } else { Duration::ZERO };
     rewind::sweep(&folder, &lines, min_age);

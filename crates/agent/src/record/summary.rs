@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use super::conversation::Conversation;
-use super::file::read_unlocked;
 use super::line::{Line, V, is_sealed};
 
 /// Bytes at either end of a large file that tell enough: the first line, and the last.
@@ -34,7 +33,7 @@ pub(super) fn summarize(path: &Path) -> Option<Summary> {
     let quick = if meta.len() > 2 * END_BYTES { of_ends(path, &mut file, meta.len()).ok().flatten() } else { None };
     let summary = match quick {
         Some(summary) => summary,
-        None => of_whole(path, &Conversation::read(&read_unlocked(path).ok()?), touched_ms)?,
+        None => of_whole(path, &Conversation::read_file(path).ok()?, touched_ms)?,
     };
     (summary.message_count > 0).then_some(summary)
 }

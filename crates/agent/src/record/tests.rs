@@ -233,10 +233,14 @@ fn memory(events: &[Event]) -> Vec<(String, String, u64, Option<Content>)> {
     events.iter().map(entry).collect()
 }
 
+fn read(bytes: &[u8]) -> Conversation {
+    Conversation::read(&bytes).unwrap()
+}
+
 /// A conversation without what is said about damage.
 fn healed(bytes: &[u8]) -> Conversation {
     // Dates follow from the lines that are there.
-    Conversation { damaged: 0, torn: false, ours: true, updated_ms: None, version: 0, ..Conversation::read(bytes) }
+    Conversation { damaged: 0, torn: false, ours: true, updated_ms: None, version: 0, ..read(bytes) }
 }
 
 /// What the file says after each of its lines.
@@ -252,9 +256,9 @@ proptest! {
     fn what_was_recorded_comes_back(steps in steps()) {
         let mut desk = Desk::new();
         steps.iter().for_each(|step| desk.take(step));
-        let loaded = Conversation::read(&desk.bytes());
+        let loaded = read(&desk.bytes());
         prop_assert_eq!((loaded.damaged, loaded.torn), (0, false));
-        prop_assert_eq!(memory(&loaded.events(AGENT)), desk.live.with(|session| memory(&session.events)));
+        prop_assert_eq!(memory(&loaded.clone().into_events(AGENT)), desk.live.with(|session| memory(&session.events)));
         let prompts = steps.iter().filter(|step| matches!(step, Step::Prompt(_))).count();
         prop_assert_eq!(loaded.messages().iter().filter(|message| message.prompt().is_some()).count(), prompts);
     }
@@ -290,7 +294,7 @@ proptest! {
             let start = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
             let end = bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| at + end + 1);
             let without: Vec<u8> = bytes[..start].iter().chain(&bytes[end..]).copied().collect();
-            let told = Conversation::read(&damaged);
+            let told = read(&damaged);
             let read = healed(&damaged);
             if read != whole {
                 prop_assert_eq!(&read, &healed(&without), "byte {}", at);
@@ -310,9 +314,10 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("killed.jsonl");
         std::fs::write(&path, &bytes[..cut]).unwrap();
-        let (file, read) = RecordFile::open(path.clone()).unwrap();
-        let conversation = Conversation::read(&read);
-        let events = conversation.events(AGENT);
+        let file = RecordFile::open(path.clone()).unwrap();
+        let conversation = Conversation::read(&file.stored().unwrap()).unwrap();
+        file.end_line().unwrap();
+        let events = conversation.clone().into_events(AGENT);
         let about = About { session_id: "0123-4567".into(), cwd: "/work".into(), started_ms: 5, subagent: false };
         let mut next = Desk::with(dir, Recorder::resume(about, file, &conversation), events);
         next.number = 1000;
@@ -321,7 +326,7 @@ proptest! {
         let after = healed(&std::fs::read(&path).unwrap());
         prop_assert_eq!(&after.messages()[..before.messages().len()], before.messages());
         prop_assert_eq!(after.messages().len(), before.messages().len() + 2);
-        prop_assert_eq!(memory(&after.events(AGENT)), next.live.with(|session| memory(&session.events)));
+        prop_assert_eq!(memory(&after.clone().into_events(AGENT)), next.live.with(|session| memory(&session.events)));
     }
 }
 
@@ -353,19 +358,19 @@ fn a_rewind_takes_a_compression_back_and_one_to_nowhere_changes_nothing() {
     };
     say(&mut desk, "one");
     say(&mut desk, "two");
-    let before = Conversation::read(&desk.bytes());
+    let before = read(&desk.bytes());
     desk.take(&Step::Compress(0));
     say(&mut desk, "three");
-    let mut conversation = Conversation::read(&desk.bytes());
-    assert_ne!(conversation.events(AGENT), before.events(AGENT));
+    let mut conversation = read(&desk.bytes());
+    assert_ne!(conversation.clone().into_events(AGENT), before.clone().into_events(AGENT));
     assert!(!conversation.rewind_to("nowhere"));
     assert_eq!(conversation.messages().len(), 6);
     let three = conversation.messages()[4].id().to_owned();
     assert!(conversation.rewind_to(&three));
-    assert_eq!(conversation.history().next().unwrap().parts(), [Part::text("what was before")]);
+    assert_eq!(conversation.clone().into_history().next().unwrap().parts(), [Part::text("what was before")]);
     let two = conversation.messages()[2].id().to_owned();
     assert!(conversation.rewind_to(&two));
-    assert_eq!(memory(&conversation.events(AGENT)), memory(&before.events(AGENT)[..2]));
+    assert_eq!(memory(&conversation.clone().into_events(AGENT)), memory(&before.clone().into_events(AGENT)[..2]));
     let mut bytes = desk.bytes();
     bytes.extend(br#"{"$rewindTo":"nobody"}"#);
     assert_eq!(healed(&bytes).messages().len(), 6);
@@ -373,7 +378,7 @@ fn a_rewind_takes_a_compression_back_and_one_to_nowhere_changes_nothing() {
 
 #[tokio::test]
 async fn a_full_disk_ends_the_recording_with_one_warning() {
-    let (file, _) = RecordFile::open("/dev/full".into()).unwrap();
+    let file = RecordFile::open("/dev/full".into()).unwrap();
     let about = About { session_id: "s".into(), cwd: "/work".into(), started_ms: 5, subagent: false };
     let recorder = Recorder::resume(about, file, &Conversation::default());
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -420,7 +425,7 @@ fn check_theirs(conversation: &Conversation) {
     assert_eq!(conversation.session_id.as_deref(), Some("aaaabbbb-0000"));
     assert_eq!(conversation.title().as_deref(), Some("hi there"));
     assert_eq!(conversation.message_count(), 3);
-    let events = conversation.events(AGENT);
+    let events = conversation.clone().into_events(AGENT);
     let said: Vec<(&str, &str, Value)> = events
         .iter()
         .map(|event| (event.id.as_str(), event.author.as_str(), json!(event.content.as_ref().unwrap().parts)))
@@ -447,7 +452,7 @@ fn check_theirs(conversation: &Conversation) {
 
 #[test]
 fn files_of_gemini_cli_load_in_both_formats() {
-    let conversation = Conversation::read(&their_file());
+    let conversation = read(&their_file());
     check_theirs(&conversation);
     // The rewind to a message that is not there.
     assert_eq!(conversation.damaged, 1);
@@ -457,8 +462,8 @@ fn files_of_gemini_cli_load_in_both_formats() {
         [&lines[1]["$set"]["messages"][0]].into_iter().chain(&lines[2..4]).chain(&lines[5..9]).cloned().collect();
     let mut old = lines[0].clone();
     old["messages"] = json!(messages);
-    check_theirs(&Conversation::read(serde_json::to_string_pretty(&old).unwrap().as_bytes()));
-    check_theirs(&Conversation::read(old.to_string().as_bytes()));
+    check_theirs(&read(serde_json::to_string_pretty(&old).unwrap().as_bytes()));
+    check_theirs(&read(old.to_string().as_bytes()));
 }
 
 fn records(dir: &Path) -> Records {
@@ -494,7 +499,7 @@ fn a_foreign_session_is_copied_and_its_file_stays() {
     assert_eq!(std::fs::read(&theirs).unwrap(), their_file());
     let copy = records.load_file(&theirs, dir.path()).unwrap();
     assert_ne!(copy.session_id, "aaaabbbb-0000");
-    assert_eq!(copy.conversation.events(AGENT), again.conversation.events(AGENT));
+    assert_eq!(copy.conversation.clone().into_events(AGENT), again.conversation.clone().into_events(AGENT));
 }
 
 #[test]
@@ -511,10 +516,10 @@ fn a_copy_is_the_conversation_it_was_made_from() {
         Step::Title("Name".into()),
     ];
     steps.iter().for_each(|step| desk.take(step));
-    let conversation = Conversation::read(&desk.bytes());
+    let conversation = read(&desk.bytes());
     let dir = tempfile::tempdir().unwrap();
     let loaded = records(dir.path()).load_file(&desk.path(), dir.path()).unwrap();
-    assert_eq!(loaded.conversation.events(AGENT), conversation.events(AGENT));
+    assert_eq!(loaded.conversation.clone().into_events(AGENT), conversation.clone().into_events(AGENT));
     assert_eq!(loaded.conversation.messages(), conversation.messages());
     assert_eq!(loaded.conversation.title().as_deref(), Some("Name"));
 }

@@ -103,8 +103,9 @@ impl Rewinder {
                 Err(refused) => return Ok(refused.into()),
             }
         };
-        let events = (request.what != RewindWhat::Files).then(|| conversation.events(AGENT));
-        Ok(Done { outcome: RewindOutcome::Done(rewound), events, title: conversation.title() })
+        let title = conversation.title();
+        let events = (request.what != RewindWhat::Files).then(|| conversation.into_events(AGENT));
+        Ok(Done { outcome: RewindOutcome::Done(rewound), events, title })
     }
 
     /// Takes files back, and the conversation with the same line of the record.
