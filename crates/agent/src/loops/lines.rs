@@ -14,19 +14,21 @@ const HEAD_MAX: usize = 64;
 pub(super) struct Lines {
     windows: Windows,
     line: Line,
+    /// The beginning of an open line.
+    head: String,
     in_code: bool,
     /// Whether the last character that counted was white space: runs of it count as one.
     spaced: bool,
 }
 
 /// What is known of the current line.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Line {
     /// Nothing: there was only white space.
     #[default]
     Start,
-    /// It depends on what comes; these characters wait for it.
-    Open(String),
+    /// It depends on what comes; the head waits for it.
+    Open,
     /// Ordinary text.
     Text,
     /// Nothing that counts; the rest of the line is skipped.
@@ -44,56 +46,76 @@ enum Verdict {
 impl Lines {
     /// Looks at more text; an excerpt of what repeats, as soon as something does.
     pub(super) fn add(&mut self, text: &str) -> Option<String> {
-        text.chars().find_map(|c| self.push(c))
+        let mut rest = text;
+        while !rest.is_empty() {
+            let end = rest.find('\n').unwrap_or(rest.len());
+            let (line, after) = rest.split_at(end);
+            let found = self.line(line);
+            if found.is_some() {
+                return found;
+            }
+            rest = after;
+            if let Some(next) = rest.strip_prefix('\n') {
+                rest = next;
+                let found = self.end_line();
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+        None
     }
 
-    fn push(&mut self, c: char) -> Option<String> {
-        if c == '\n' {
-            return self.end_line();
+    /// More of the current line.
+    fn line(&mut self, text: &str) -> Option<String> {
+        let mut rest = text.chars();
+        while matches!(self.line, Line::Start | Line::Open) {
+            let found = self.begin(rest.next()?);
+            if found.is_some() {
+                return found;
+            }
         }
-        match &mut self.line {
-            Line::Text => self.count(c),
-            Line::Skipped => None,
-            Line::Start if c.is_whitespace() => None,
-            Line::Start if self.in_code && c != '`' && c != '~' => {
+        if self.line == Line::Text { self.count(rest.as_str()) } else { None }
+    }
+
+    /// A character of a line of which it is not known yet what it is.
+    fn begin(&mut self, c: char) -> Option<String> {
+        if self.line == Line::Start {
+            if c.is_whitespace() {
+                return None;
+            }
+            if self.in_code && c != '`' && c != '~' {
                 self.line = Line::Skipped;
-                None
+                return None;
             }
-            Line::Start => self.open(String::from(c)),
-            Line::Open(head) => {
-                let mut head = std::mem::take(head);
-                head.push(c);
-                self.open(head)
-            }
+            self.head.clear();
+            self.line = Line::Open;
         }
-    }
-
-    /// A line that begins with `head`.
-    fn open(&mut self, head: String) -> Option<String> {
-        match verdict(&head) {
+        self.head.push(c);
+        match verdict(&self.head) {
             // Its end decides, and it is never this long but for a divider.
-            Verdict::Unknown if head.len() > HEAD_MAX => self.structure(),
-            Verdict::Unknown => {
-                self.line = Line::Open(head);
-                None
-            }
+            Verdict::Unknown if self.head.len() > HEAD_MAX => self.structure(),
+            Verdict::Unknown => {}
             Verdict::Fence => {
                 self.in_code = !self.in_code;
-                self.structure()
+                self.structure();
             }
             Verdict::Structure => self.structure(),
             Verdict::Text if self.in_code => self.structure(),
             Verdict::Text => {
                 self.line = Line::Text;
-                head.chars().find_map(|c| self.count(c))
+                let head = std::mem::take(&mut self.head);
+                let found = self.count(&head);
+                self.head = head;
+                return found;
             }
         }
+        None
     }
 
-    fn structure(&mut self) -> Option<String> {
+    fn structure(&mut self) {
         self.windows.clear();
         self.line = Line::Skipped;
-        None
     }
 
     fn end_line(&mut self) -> Option<String> {
@@ -103,22 +125,22 @@ impl Lines {
         }
         match line {
             // Made of nothing but what dividers are made of.
-            Line::Open(_) => {
+            Line::Open => {
                 self.windows.clear();
                 None
             }
-            Line::Text => self.count(' '),
+            Line::Text => self.count(" "),
             Line::Start | Line::Skipped => None,
         }
     }
 
-    fn count(&mut self, c: char) -> Option<String> {
-        let c = if c.is_whitespace() { ' ' } else { c };
-        if c == ' ' && std::mem::replace(&mut self.spaced, true) {
-            return None;
-        }
-        self.spaced = c == ' ';
-        self.windows.push(c)
+    fn count(&mut self, text: &str) -> Option<String> {
+        let Self { windows, spaced, .. } = self;
+        windows.push(text.chars().filter_map(|c| {
+            let c = if c.is_whitespace() { ' ' } else { c };
+            let again = std::mem::replace(spaced, c == ' ') && c == ' ';
+            (!again).then_some(c)
+        }))
     }
 }
 

@@ -25,17 +25,30 @@ const MONOTONY_OF_ROWS: usize = 12_000;
 /// `OCCURRENCES * GAP_MAX`.
 const RING: usize = 8_192;
 const MASK: usize = RING - 1;
-/// No place.
-const NONE: u32 = u32::MAX;
-/// Places are counted anew before they run out.
-const PLACES_MAX: usize = (u32::MAX / 2) as usize;
+/// How far back a place may be whose window is still known whole.
+const REACH: usize = RING - WINDOW;
 /// The multiplier of the rolling hash; any large odd number does.
 const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
+/// `BASE` to the power of `WINDOW`, to take the oldest character out of the hash.
+const OLDEST: u64 = {
+    let (mut power, mut left) = (1_u64, WINDOW);
+    while left > 0 {
+        power = power.wrapping_mul(BASE);
+        left -= 1;
+    }
+    power
+};
 
 /// The tables are made with the first character: most turns say little.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     tables: Option<Box<Tables>>,
+    place: Place,
+}
+
+/// How far the text is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
     /// Characters so far; also the place of the next one.
     len: usize,
     /// The place at which the text that counts begins.
@@ -45,34 +58,39 @@ pub(super) struct Windows {
     run: (usize, usize),
 }
 
+/// Small enough to stay near the processor.
 #[derive(Debug)]
 struct Tables {
-    text: Vec<char>,
-    /// Newest place of a window by its hash: the place of its last character, and the rest of the hash.
-    newest: Vec<(u32, u32)>,
-    /// For each place, the one before it with the same window, and how many there were.
-    before: Vec<(u32, u32)>,
-    /// `BASE` to the power of `WINDOW`, to take the oldest character out of the hash.
-    oldest: u64,
+    text: Ring<char>,
+    /// The newest place of a window, at its hash.
+    newest: Ring<Seen>,
+    /// For each place, how far back the one before it with the same window is (0: there is none), and how many there
+    /// were, itself counted in.
+    before: Ring<(u16, u16)>,
 }
 
-impl Tables {
-    fn new() -> Box<Self> {
-        let oldest = (0..WINDOW).fold(1_u64, |power, _| power.wrapping_mul(BASE));
-        Box::new(Self { text: vec!['\0'; RING], newest: vec![(NONE, 0); RING], before: vec![(NONE, 0); RING], oldest })
+/// The lower bits of a place, and some of its window's hash: enough to pass over most places with another window. The text
+/// itself decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    place: u16,
+    tag: u16,
+}
+
+#[derive(Debug)]
+struct Ring<T>([T; RING]);
+
+impl<T: Copy + Default> Ring<T> {
+    fn new() -> Self {
+        Self([T::default(); RING])
     }
 
-    fn char_at(&self, place: usize) -> char {
-        self.text.get(place & MASK).copied().unwrap_or('\0')
+    fn at(&self, place: usize) -> T {
+        self.0.get(place & MASK).copied().unwrap_or_default()
     }
 
-    /// Whether the windows that end at these places are the same text.
-    fn same(&self, one: usize, other: usize) -> bool {
-        (0..WINDOW).all(|back| self.char_at(one - back) == self.char_at(other - back))
-    }
-
-    fn before(&self, place: usize) -> (u32, u32) {
-        self.before.get(place & MASK).copied().unwrap_or((NONE, 0))
+    fn replace(&mut self, place: usize, value: T) -> T {
+        self.0.get_mut(place & MASK).map(|slot| std::mem::replace(slot, value)).unwrap_or_default()
     }
 }
 
@@ -80,88 +98,101 @@ impl Windows {
     /// Forgets everything that was said.
     pub(super) fn clear(&mut self) {
         // Older places stay in the tables and are not looked at.
-        (self.start, self.hash, self.run) = (self.len, 0, (0, 0));
+        let len = self.place.len;
+        self.place = Place { len, start: len, ..Place::default() };
     }
 
-    /// Looks at one more character; an excerpt, if it completes a loop.
-    pub(super) fn push(&mut self, c: char) -> Option<String> {
-        if self.len >= PLACES_MAX {
-            *self = Self::default();
+    /// Looks at more characters; an excerpt, if one of them completes a loop, and those behind it are not looked at.
+    pub(super) fn push(&mut self, text: impl Iterator<Item = char>) -> Option<String> {
+        let tables = self
+            .tables
+            .get_or_insert_with(|| Box::new(Tables { text: Ring::new(), newest: Ring::new(), before: Ring::new() }));
+        // By itself, so that the processor need not fetch it from memory for each character.
+        let mut place = self.place;
+        let found = { text }.find_map(|c| tables.push(&mut place, c).then(|| tables.excerpt(place.len - 1)));
+        self.place = place;
+        found
+    }
+}
+
+impl Tables {
+    /// Looks at one more character; whether it completes a loop.
+    #[inline]
+    fn push(&mut self, now: &mut Place, c: char) -> bool {
+        let place = now.len;
+        now.len += 1;
+        now.hash = now.hash.wrapping_mul(BASE).wrapping_add(u64::from(c) + 1);
+        if now.len - now.start > WINDOW {
+            let oldest = self.text.at(place - WINDOW);
+            now.hash = now.hash.wrapping_sub((u64::from(oldest) + 1).wrapping_mul(OLDEST));
         }
-        let tables = self.tables.get_or_insert_with(Tables::new);
-        let place = self.len;
-        let mut hash = self.hash.wrapping_mul(BASE).wrapping_add(u64::from(c) + 1);
-        if place - self.start >= WINDOW {
-            let oldest = tables.char_at(place - WINDOW);
-            hash = hash.wrapping_sub((u64::from(oldest) + 1).wrapping_mul(tables.oldest));
+        self.text.replace(place, c);
+        if now.len - now.start < WINDOW {
+            return false;
         }
-        if let Some(slot) = tables.text.get_mut(place & MASK) {
-            *slot = c;
-        }
-        self.hash = hash;
-        self.len += 1;
-        if self.len - self.start < WINDOW {
-            return None;
-        }
-        self.look_up(place)
+        self.look_up(now, place)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "parts of a hash; places are below PLACES_MAX")]
-    fn look_up(&mut self, place: usize) -> Option<String> {
-        let tables = self.tables.as_mut()?;
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "parts of a hash, and the lower bits of a place")]
+    fn look_up(&mut self, now: &mut Place, place: usize) -> bool {
         // The high bits of a product are the well mixed ones.
-        let mixed = self.hash ^ (self.hash >> 29);
-        let mixed = mixed.wrapping_mul(BASE);
-        let (index, tag) = ((mixed >> 51) as usize & MASK, mixed as u32);
-        let slot = tables.newest.get_mut(index)?;
-        let (found, found_tag) = std::mem::replace(slot, (place as u32, tag));
-        let earlier = found as usize;
-        let known = found != NONE
-            && found_tag == tag
-            && earlier + 1 >= self.start + WINDOW
-            && place - earlier < RING - WINDOW
-            && tables.same(place, earlier);
-        let (before, count) = if known { (found, tables.before(earlier).1 + 1) } else { (NONE, 1) };
-        *tables.before.get_mut(place & MASK)? = (before, count);
-        if !known {
-            self.run = (0, 0);
-            return None;
+        let mixed = (now.hash ^ (now.hash >> 29)).wrapping_mul(BASE);
+        let seen = Seen { place: place as u16, tag: mixed as u16 };
+        let earlier = self.newest.replace((mixed >> 51) as usize, seen);
+        if earlier.tag == seen.tag {
+            let gap = usize::from(seen.place.wrapping_sub(earlier.place));
+            if (1..REACH).contains(&gap) && place + 1 - now.start >= gap + WINDOW && self.same(place, place - gap) {
+                return self.again(now, place, gap);
+            }
         }
-        let gap = place - earlier;
-        self.run = if self.run.1 == gap { (self.run.0 + 1, gap) } else { (1, gap) };
-        if (count as usize) < OCCURRENCES || !self.is_loop(place) {
-            return None;
-        }
-        let excerpt = (place + 1 - WINDOW..=place).map(|at| self.tables.as_ref().map_or(' ', |t| t.char_at(at)));
-        Some(format!("{}...", excerpt.collect::<String>().trim()))
+        self.before.replace(place, (0, 1));
+        now.run = (0, 0);
+        false
+    }
+
+    /// The window that ends here was there `gap` characters ago.
+    fn again(&mut self, now: &mut Place, place: usize, gap: usize) -> bool {
+        let count = self.before.at(place - gap).1.saturating_add(1);
+        self.before.replace(place, (u16::try_from(gap).unwrap_or_default(), count));
+        now.run = if now.run.1 == gap { (now.run.0 + 1, gap) } else { (1, gap) };
+        usize::from(count) >= OCCURRENCES && self.is_loop(place, now.run)
+    }
+
+    /// Whether the windows that end at these places are the same text.
+    fn same(&self, one: usize, other: usize) -> bool {
+        (0..WINDOW).all(|back| self.text.at(one - back) == self.text.at(other - back))
+    }
+
+    fn window(&self, place: usize) -> impl Iterator<Item = char> {
+        (place + 1 - WINDOW..=place).map(|at| self.text.at(at))
+    }
+
+    fn excerpt(&self, place: usize) -> String {
+        format!("{}...", self.window(place).collect::<String>().trim())
     }
 
     /// Whether the occurrences of the window that ends here are close together and have little between them.
-    fn is_loop(&self, place: usize) -> bool {
-        let Some(tables) = &self.tables else { return false };
-        let (run, gap) = self.run;
+    fn is_loop(&self, place: usize, (run, gap): (usize, usize)) -> bool {
         if run >= if gap > WINDOW { MONOTONY_OF_ROWS } else { MONOTONY } {
             return true;
         }
         let mut places = vec![place];
         let mut at = place;
         while places.len() < OCCURRENCES || place - at < SPAN_MIN {
-            let (before, _) = tables.before(at);
+            let back = usize::from(self.before.at(at).0);
             // What has been written over since is no longer known.
-            if before == NONE || place - before as usize >= RING - WINDOW {
+            if back == 0 || place - at + back >= REACH {
                 return false;
             }
-            at = before as usize;
+            at -= back;
             places.push(at);
             if place - at > GAP_MAX * (places.len() - 1) {
                 return false;
             }
         }
-        let mut letters: Vec<char> = (place + 1 - WINDOW..=place)
-            .map(|at| tables.char_at(at))
-            .filter(|c| c.is_alphabetic())
-            .flat_map(char::to_lowercase)
-            .collect();
+        let mut letters: Vec<char> =
+            self.window(place).filter(|c| c.is_alphabetic()).flat_map(char::to_lowercase).collect();
         letters.sort_unstable();
         letters.dedup();
         if letters.len() < LETTERS_MIN {
@@ -171,7 +202,7 @@ impl Windows {
         for (later, earlier) in places.iter().zip(places.iter().skip(1)) {
             let same = |(from, to): &(usize, usize)| {
                 to - from == later - earlier
-                    && (0..later - earlier).all(|step| tables.char_at(from + step) == tables.char_at(earlier + step))
+                    && (0..later - earlier).all(|step| self.text.at(from + step) == self.text.at(earlier + step))
             };
             if !periods.iter().any(same) {
                 periods.push((*earlier, *later));
