@@ -19,8 +19,8 @@ use convoke_protocol::{
 };
 use convoke_stdx::Clock;
 use convoke_tools::{
-    BackgroundLimits, BackgroundProcesses, DeclarativeTool, FileWatch, NobodyWatches, PlanFolder, PolicyOptions,
-    SchedulerObserver, SchedulerOptions, SessionPolicy, ToolScheduler, Workspace, WorkspaceOptions,
+    BackgroundLimits, BackgroundProcesses, DeclarativeTool, FileWatch, Guards, NobodyWatches, PlanFolder,
+    PolicyOptions, SchedulerObserver, SchedulerOptions, SessionPolicy, ToolScheduler, Workspace, WorkspaceOptions,
 };
 use uuid::Uuid;
 
@@ -68,6 +68,8 @@ pub struct AgentFactory {
     options: Arc<AgentOptions>,
     sessions: Arc<InMemorySessionService>,
     records: Option<Arc<RecordKeeper>>,
+    /// Of the commands of all sessions.
+    guards: Guards,
     clock: Clock,
 }
 
@@ -140,7 +142,8 @@ impl AgentFactory {
     #[must_use]
     pub fn new(options: AgentOptions) -> Self {
         let records = options.records.clone().map(|records| Arc::new(RecordKeeper::new(records)));
-        Self { options: Arc::new(options), sessions: Arc::default(), records, clock: Clock::start() }
+        let guards = Guards::new(options.spawner.clone());
+        Self { options: Arc::new(options), sessions: Arc::default(), records, guards, clock: Clock::start() }
     }
 
     pub(crate) fn options(&self) -> &AgentOptions {
@@ -289,6 +292,7 @@ impl AgentFactory {
             terminals: terminals.filter(|_| options.client_terminals).map(|client| Arc::new(Terminals(client)) as _),
             subagent: seat.map(|seat| seat.definition.name.clone()),
             discovered,
+            guards: self.guards.clone(),
         };
         let further = options.include_directories.iter().chain(&additional_directories).cloned();
         let roots: Vec<PathBuf> = std::iter::once(cwd.clone()).chain(further).collect();

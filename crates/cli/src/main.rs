@@ -41,7 +41,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use convoke_stdx::guard::{self, WatchOptions};
+use convoke_stdx::guard::{self, Duty, WatchOptions};
 
 use args::{Cli, Command};
 use failure::Exit;
@@ -72,7 +72,11 @@ fn run_guard(args: impl Iterator<Item = OsString>) -> ExitCode {
     match guard::watch(&options) {
         Ok(end) => ExitCode::from(end.mirror()),
         Err(error) => {
-            failure::complain(&format!("start {}: {error}", options.program.display()));
+            let what = match &options.duty {
+                Duty::One { program, .. } => format!("start {}", program.display()),
+                Duty::Jobs => "run programs".to_owned(),
+            };
+            failure::complain(&format!("{what}: {error}"));
             // What a shell answers for a command that is not there, or can't be run.
             ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
         }

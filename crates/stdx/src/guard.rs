@@ -11,8 +11,11 @@
 //!                    └─ program exits ⇒ the rest of the tree ends too, guard exits the same way
 //! ```
 //! The guard opens the pipe through `/proc/PARENT/fd/N`, so no descriptor is ever inheritable. Linux only.
+//!
+//! A guard may also run one program after the other: see [`Job`].
 
 mod confine;
+mod jobs;
 mod tree;
 mod watch;
 
@@ -25,6 +28,7 @@ use std::process::Command;
 use std::time::Duration;
 
 pub use confine::{Confinement, Mechanism};
+pub use jobs::{Answer, Job};
 pub use tree::program_of;
 pub use watch::{End, watch};
 
@@ -84,9 +88,8 @@ impl Spawner {
         let mut command = Command::new(guard);
         command
             .arg(SUBCOMMAND)
-            .arg(format!("--parent={}", std::process::id()))
-            .arg(format!("--leash={}", reader.as_raw_fd()))
-            .arg(format!("--grace-ms={}", self.grace.as_millis()))
+            .args(self.common())
+            .arg(format!("{LEASH}{}", reader.as_raw_fd()))
             .args(self.confinement.iter().flat_map(Confinement::to_args))
             .arg("--")
             .arg(program)
@@ -95,6 +98,22 @@ impl Spawner {
             .process_group(0);
         let (child, _) = spawn(command)?;
         Ok((child, Leash::Pipe { _reader: reader, _writer: writer }))
+    }
+
+    /// The command that starts a guard for [`Job`]s. `None` without a guard, and where programs are confined: those
+    /// have a guard each, which can't do for another one what it did to itself.
+    ///
+    /// Its standard input and output are to be pipes; closing the former is dropping the leash.
+    #[must_use]
+    pub fn for_jobs(&self) -> Option<Command> {
+        let guard = self.guard.as_ref().filter(|_| self.confinement.is_none())?;
+        let mut command = Command::new(guard);
+        command.arg(SUBCOMMAND).args(self.common()).arg(JOBS).process_group(0);
+        Some(command)
+    }
+
+    fn common(&self) -> [String; 2] {
+        [format!("{PARENT}{}", std::process::id()), format!("{GRACE}{}", self.grace.as_millis())]
     }
 }
 
@@ -120,34 +139,61 @@ impl Drop for Leash {
     }
 }
 
+const PARENT: &str = "--parent=";
+const GRACE: &str = "--grace-ms=";
+const LEASH: &str = "--leash=";
+const JOBS: &str = "--jobs";
+
 /// What a guard was told on its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchOptions {
     /// Process id of the parent that holds the leash.
     pub parent: u32,
-    /// The leash pipe's descriptor in the parent.
-    pub leash: u32,
     /// Time between TERM and KILL.
     pub grace: Duration,
-    /// What the program may change and reach; `None` for all.
-    pub confinement: Option<Confinement>,
-    /// The program to run.
-    pub program: OsString,
-    /// Its arguments.
-    pub args: Vec<OsString>,
+    /// What it is there for.
+    pub duty: Duty,
+}
+
+/// What a guard is there for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// The [`Job`]s that its standard input names.
+    Jobs,
+    /// One program.
+    One {
+        /// The leash pipe's descriptor in the parent.
+        leash: u32,
+        /// What the program may change and reach; `None` for all.
+        confinement: Option<Confinement>,
+        /// The program to run.
+        program: OsString,
+        /// Its arguments.
+        args: Vec<OsString>,
+    },
 }
 
 impl WatchOptions {
-    /// Reads the arguments that follow [`SUBCOMMAND`]; `None` if they are not what [`Spawner::spawn`] writes.
+    /// Reads the arguments that follow [`SUBCOMMAND`]; `None` if they are not what [`Spawner::spawn`] or
+    /// [`Spawner::for_jobs`] writes.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut args = args.into_iter();
-        let mut number = |name: &str| args.next()?.to_str()?.strip_prefix(name)?.parse::<u32>().ok();
-        let parent = number("--parent=")?;
-        let leash = number("--leash=")?;
-        let grace = Duration::from_millis(u64::from(number("--grace-ms=")?));
-        let limits: Vec<OsString> = args.by_ref().take_while(|arg| arg != "--").collect();
-        let confinement = if limits.is_empty() { None } else { Some(Confinement::parse(&limits)?) };
-        Some(Self { parent, leash, grace, confinement, program: args.next()?, args: args.collect() })
+        let number = |arg: &OsStr, name: &str| arg.to_str()?.strip_prefix(name)?.parse::<u32>().ok();
+        let parent = number(&args.next()?, PARENT)?;
+        let grace = Duration::from_millis(u64::from(number(&args.next()?, GRACE)?));
+        let third = args.next()?;
+        let duty = if third == JOBS {
+            if args.next().is_some() {
+                return None;
+            }
+            Duty::Jobs
+        } else {
+            let leash = number(&third, LEASH)?;
+            let limits: Vec<OsString> = args.by_ref().take_while(|arg| arg != "--").collect();
+            let confinement = if limits.is_empty() { None } else { Some(Confinement::parse(&limits)?) };
+            Duty::One { leash, confinement, program: args.next()?, args: args.collect() }
+        };
+        Some(Self { parent, grace, duty })
     }
 }
 
@@ -161,22 +207,26 @@ mod tests {
 
     #[test]
     fn parses_what_the_spawner_writes() {
-        let options = WatchOptions::parse(os(&["--parent=7", "--leash=5", "--grace-ms=250", "--", "sh", "-c", "true"]));
+        let read = |args: &[&str]| WatchOptions::parse(os(args));
+        let (parent, grace) = (7, Duration::from_millis(250));
+        let one = Duty::One { leash: 5, confinement: None, program: "sh".into(), args: os(&["-c", "true"]) };
         assert_eq!(
-            options,
-            Some(WatchOptions {
-                parent: 7,
-                leash: 5,
-                grace: Duration::from_millis(250),
-                confinement: None,
-                program: "sh".into(),
-                args: os(&["-c", "true"]),
-            })
+            read(&["--parent=7", "--grace-ms=250", "--leash=5", "--", "sh", "-c", "true"]),
+            Some(WatchOptions { parent, grace, duty: one })
         );
-        assert_eq!(WatchOptions::parse(os(&["--parent=7", "--", "sh"])), None);
-        let odd = ["--parent=7", "--leash=5", "--grace-ms=1", "--confined=maybe", "--", "sh"];
-        assert_eq!(WatchOptions::parse(os(&odd)), None);
-        assert_eq!(WatchOptions::parse(os(&["--parent=x", "--leash=5", "--grace-ms=1", "--", "sh"])), None);
+        assert_eq!(
+            read(&["--parent=7", "--grace-ms=250", "--jobs"]),
+            Some(WatchOptions { parent, grace, duty: Duty::Jobs })
+        );
+        for odd in [
+            &["--parent=7", "--", "sh"][..],
+            &["--parent=7", "--grace-ms=1", "--leash=5", "--confined=maybe", "--", "sh"],
+            &["--parent=x", "--grace-ms=1", "--leash=5", "--", "sh"],
+            &["--parent=7", "--grace-ms=1", "--jobs", "--", "sh"],
+            &["--parent=7", "--grace-ms=1"],
+        ] {
+            assert_eq!(read(odd), None, "{odd:?}");
+        }
     }
 
     #[test]

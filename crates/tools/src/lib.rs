@@ -46,7 +46,7 @@ pub use ignored::FileFiltering;
 pub use outcome::{ErrorType, LiveOutput, ResultDisplay, TailCall, ToolFailure, ToolOutput};
 pub use params::check as check_arguments;
 pub use policy::{Mode, ModeChange, ModeRefused, PlanFolder, PolicyOptions, SessionPolicy};
-pub use process::{BackgroundLimits, BackgroundProcess, BackgroundProcesses, BackgroundStatus};
+pub use process::{BackgroundLimits, BackgroundProcess, BackgroundProcesses, BackgroundStatus, Guards};
 pub use record::{CallDecision, CallRecord, CallResult, CallStatus, NoObserver, SchedulerObserver};
 pub use redaction::Redaction;
 pub use registry::{RegisterError, ToolRegistry};

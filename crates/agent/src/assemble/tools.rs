@@ -9,8 +9,8 @@ use convoke_tools::builtin::{
     UpdateTopic, WebFetch, WebModel, WebOptions, WriteTodos,
 };
 use convoke_tools::{
-    BackgroundProcesses, CheckerHost, ClientTerminals, DeclarativeTool, SchedulerOptions, SessionPolicy, ToolRegistry,
-    Truncation, Workspace,
+    BackgroundProcesses, CheckerHost, ClientTerminals, DeclarativeTool, Guards, SchedulerOptions, SessionPolicy,
+    ToolRegistry, Truncation, Workspace,
 };
 
 use crate::near_context::NearContext;
@@ -37,7 +37,8 @@ pub(super) fn registry(
     let near = NearContext::new(workspace.cwd().to_owned(), options.context.names.clone());
     let skills = skills(options, workspace);
     let discovered = ports.discovered.clone();
-    let shell = ShellOptions { terminals: ports.terminals.clone(), ..shell(options) };
+    let guards = ports.guards.clone();
+    let shell = ShellOptions { terminals: ports.terminals.clone(), ..shell(options, guards) };
     let builtin = BuiltinOptions { workspace: workspace.clone(), shell, background: background.clone() };
     let ours = builtin::tools(builtin).into_iter().chain(with_ports(options, ports)).chain(skills);
     let ours = ours.filter(|tool| options.tools.wants(tool.name()));
@@ -69,12 +70,14 @@ pub(super) struct ToolPorts {
     pub(super) terminals: Option<Arc<dyn ClientTerminals>>,
     /// The subagent whose tools they are.
     pub(super) subagent: Option<String>,
+    /// Who starts commands.
+    pub(super) guards: Guards,
     /// What the project brings.
     pub(super) discovered: Vec<Arc<dyn DeclarativeTool>>,
 }
 
 fn with_ports(options: &AgentOptions, ports: ToolPorts) -> Vec<Arc<dyn DeclarativeTool>> {
-    let ToolPorts { questioner, stream, web, plans, terminals: _, subagent: _, discovered: _ } = ports;
+    let ToolPorts { questioner, stream, web, plans, .. } = ports;
     let web: Option<Arc<dyn WebModel>> = web.map(|web| Arc::new(web) as Arc<dyn WebModel>);
     let on_title = move |title: &str| {
         if let Some(emitter) = stream.get() {
@@ -105,8 +108,8 @@ fn with_ports(options: &AgentOptions, ports: ToolPorts) -> Vec<Arc<dyn Declarati
     tools
 }
 
-fn shell(options: &AgentOptions) -> ShellOptions {
-    let mut shell = ShellOptions::new(options.spawner.clone());
+fn shell(options: &AgentOptions, guards: Guards) -> ShellOptions {
+    let mut shell = ShellOptions::new(guards);
     shell.unset.clone_from(&options.secret_variables);
     shell.sandbox.clone_from(&options.sandbox);
     if let Some(silence) = options.shell_inactivity {

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use convoke_adk::FunctionDeclaration;
-use convoke_stdx::guard::{Confinement, Spawner};
+use convoke_stdx::guard::Confinement;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::policy::Script;
-use crate::process::{Capture, Exit, Happened, Launch, Running};
+use crate::process::{Capture, Exit, Guards, Happened, Launch, Running};
 use crate::sandbox::{SandboxOptions, Wanted};
 use crate::{
     Access, BackgroundProcesses, BackgroundStatus, ClientTerminals, ConfirmationDetails, DeclarativeTool, ErrorType,
@@ -31,7 +31,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ShellOptions {
     /// Who starts them.
-    pub spawner: Spawner,
+    pub guards: Guards,
     /// Variables that they don't see: credentials of ours.
     pub unset: Vec<String>,
     /// Variables that they see besides those of this process.
@@ -47,13 +47,13 @@ pub struct ShellOptions {
 }
 
 impl ShellOptions {
-    /// Commands start through `spawner`; the rest as in the specification (§13.3): 300 s, 16 MiB.
+    /// Commands start through `guards`; the rest as in the specification (§13.3): 300 s, 16 MiB.
     #[must_use]
-    pub fn new(spawner: Spawner) -> Self {
+    pub fn new(guards: Guards) -> Self {
         let set =
             [("GEMINI_CLI", "1"), ("CONVOKE", "1"), ("TERM", "xterm-256color"), ("PAGER", "cat"), ("GIT_PAGER", "cat")];
         Self {
-            spawner,
+            guards,
             unset: Vec::new(),
             set: set.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
             inactivity_timeout: Some(Duration::from_secs(300)),
@@ -241,7 +241,7 @@ impl Invocation for Call {
         if let Some(terminals) = self.terminals() {
             return self.run_there(terminals, cx).await;
         }
-        let running = self.start()?;
+        let running = self.start().await?;
         if self.in_background() { self.leave_running(running, cx).await } else { self.run(running, cx).await }
     }
 }
@@ -272,13 +272,19 @@ impl Call {
         Ok(folder.to_owned())
     }
 
-    fn start(&self) -> Result<Running, ToolFailure> {
+    async fn start(&self) -> Result<Running, ToolFailure> {
         let options = &self.shared.options;
         let folder = self.folder()?;
         let command = &self.params.command;
-        let spawner = options.spawner.confined(self.confinement());
-        let launch = Launch { spawner: &spawner, command, folder: &folder, set: &options.set, unset: &options.unset };
-        launch.start().map_err(|error| {
+        let launch = Launch {
+            guards: &options.guards,
+            confinement: self.confinement(),
+            command,
+            folder: &folder,
+            set: &options.set,
+            unset: &options.unset,
+        };
+        launch.start().await.map_err(|error| {
             ToolFailure::new(ErrorType::ShellExecuteError, format!("Error: failed to start the command: {error}"))
         })
     }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{BuiltinOptions, Grounded, ShellOptions, WebModel, WebTask, tools};
 use crate::{
     BackgroundLimits, BackgroundProcesses, ClientFiles, ConfirmationDetails, DeclarativeTool, ErrorType,
-    ExecutionContext, Invocation, ToolFailure, ToolOutput, Workspace, WorkspaceOptions,
+    ExecutionContext, Guards, Invocation, ToolFailure, ToolOutput, Workspace, WorkspaceOptions,
 };
 
 pub(super) struct Folder {
@@ -30,7 +30,8 @@ impl Folder {
         std::fs::create_dir_all(dir.path().join("work")).unwrap();
         std::fs::create_dir_all(dir.path().join("outside")).unwrap();
         let background = Arc::new(BackgroundProcesses::new(BackgroundLimits::default()));
-        let folder = Self { dir, background, shell: ShellOptions::new(Spawner::unguarded()), client: None };
+        let folder =
+            Self { dir, background, shell: ShellOptions::new(Guards::new(Spawner::unguarded())), client: None };
         for (name, text) in files {
             folder.write(name, text.as_bytes());
         }

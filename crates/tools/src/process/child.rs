@@ -2,15 +2,18 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use convoke_stdx::guard::{Leash, Spawner};
+use convoke_stdx::guard::{Answer, Confinement, End, Job, Leash};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
+use tokio::process::Child;
+
+use super::guards::{Begun, Guard, Guards};
 
 /// How long a guard may take to end a tree before it is itself killed. Longer than its own grace and kill time.
 const END_WAIT: Duration = Duration::from_secs(6);
@@ -21,7 +24,8 @@ const DRAIN_WAIT: Duration = Duration::from_millis(500);
 
 /// How to start a command.
 pub(crate) struct Launch<'a> {
-    pub(crate) spawner: &'a Spawner,
+    pub(crate) guards: &'a Guards,
+    pub(crate) confinement: Option<Confinement>,
     pub(crate) command: &'a str,
     pub(crate) folder: &'a Path,
     pub(crate) set: &'a [(String, String)],
@@ -31,10 +35,20 @@ pub(crate) struct Launch<'a> {
 /// A command that runs. Dropping it ends the command and what it started.
 #[derive(Debug)]
 pub(crate) struct Running {
-    child: tokio::process::Child,
-    leash: Option<Leash>,
+    held: Held,
     output: Option<pipe::Receiver>,
     pid: u32,
+}
+
+/// What ends with the command, or ends it.
+#[derive(Debug)]
+enum Held {
+    /// A guard that runs it, and where it goes then.
+    Guard { guard: Box<Guard>, guards: Guards },
+    /// A process of its own: the command, or a guard for it alone.
+    Child { child: Child, leash: Option<Leash> },
+    /// Nothing any more.
+    Over(Exit),
 }
 
 /// How a command ended.
@@ -50,13 +64,56 @@ impl From<ExitStatus> for Exit {
     }
 }
 
+impl From<End> for Exit {
+    fn from(end: End) -> Self {
+        match end {
+            End::Code(code) => Self { code: Some(code.into()), signal: None },
+            End::Signal(signal) => Self { code: None, signal: Some(signal) },
+        }
+    }
+}
+
+const SHELL: &str = "bash";
+
 impl Launch<'_> {
     /// Starts `bash -c COMMAND`.
-    pub(crate) fn start(self) -> io::Result<Running> {
+    pub(crate) async fn start(self) -> io::Result<Running> {
         let (reader, writer) = io::pipe()?;
+        let output = Some(pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?);
+        if self.confinement.is_none() {
+            match self.guards.begin(&self.job(&writer)).await? {
+                Some(Begun::Runs(guard, pid)) => {
+                    let held = Held::Guard { guard, guards: self.guards.clone() };
+                    return Ok(Running { held, output, pid });
+                }
+                Some(Begun::Failed(error)) => return Err(error),
+                None => {}
+            }
+        }
+        let (child, pid, leash) = self.start_child(writer)?;
+        Ok(Running { held: Held::Child { child, leash: Some(leash) }, output, pid })
+    }
+
+    fn args(&self) -> [OsString; 2] {
+        ["-c".into(), self.command.into()]
+    }
+
+    fn job(&self, output: &io::PipeWriter) -> Job {
+        Job {
+            output: output.as_raw_fd().unsigned_abs(),
+            folder: self.folder.to_owned(),
+            set: self.set.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            unset: self.unset.iter().map(Into::into).collect(),
+            program: SHELL.into(),
+            args: self.args().to_vec(),
+        }
+    }
+
+    fn start_child(self, writer: io::PipeWriter) -> io::Result<(Child, u32, Leash)> {
         let errors = writer.try_clone()?;
-        let args: [OsString; 2] = ["-c".into(), self.command.into()];
-        let ((child, pid), leash) = self.spawner.spawn("bash".as_ref(), &args, |mut command| {
+        let args = self.args();
+        let spawner = self.guards.spawner().confined(self.confinement);
+        let ((child, pid), leash) = spawner.spawn(SHELL.as_ref(), &args, |mut command| {
             command
                 .current_dir(self.folder)
                 .stdin(Stdio::null())
@@ -70,8 +127,47 @@ impl Launch<'_> {
             let pid = child.id().ok_or_else(|| io::Error::other("the child has no process id"))?;
             Ok(((child, pid), pid))
         })?;
-        let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-        Ok(Running { child, leash: Some(leash), output: Some(output), pid })
+        Ok((child, pid, leash))
+    }
+}
+
+impl Held {
+    /// Waits until it is over. Cancel-safe.
+    async fn wait(&mut self) -> io::Result<Exit> {
+        let exit = match self {
+            Self::Over(exit) => return Ok(*exit),
+            Self::Child { child, .. } => child.wait().await?.into(),
+            Self::Guard { guard, .. } => match guard.answer().await? {
+                Some(Answer::Ended(end)) => end.into(),
+                Some(Answer::Started(_) | Answer::Failed { .. }) => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a guard said what nobody asked"));
+                }
+                // Somebody ended the guard, which is the last thing that is known of the command.
+                None => guard.child().wait().await?.into(),
+            },
+        };
+        if let Self::Guard { guard, guards } = std::mem::replace(self, Self::Over(exit)) {
+            guards.give_back(guard);
+        }
+        Ok(exit)
+    }
+
+    fn drop_leash(&mut self) {
+        match self {
+            Self::Guard { guard, .. } => guard.drop_leash(),
+            Self::Child { leash, .. } => *leash = None,
+            Self::Over(_) => {}
+        }
+    }
+
+    fn kill(&mut self) {
+        let child = match self {
+            Self::Guard { guard, .. } => guard.child(),
+            Self::Child { child, .. } => child,
+            Self::Over(_) => return,
+        };
+        // It may be gone already, which is the aim.
+        let _ = child.start_kill();
     }
 }
 
@@ -84,21 +180,21 @@ pub(crate) enum Happened {
 }
 
 impl Running {
-    /// The process id. With a guard it is the guard's: ending it ends the whole tree.
+    /// The process id. Of a command with a guard for it alone it is the guard's.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
     /// Whether [`Self::pid`] is that of a guard.
     pub(crate) fn is_guarded(&self) -> bool {
-        matches!(self.leash, Some(Leash::Pipe { .. }))
+        matches!(self.held, Held::Child { leash: Some(Leash::Pipe { .. }), .. })
     }
 
     /// Waits for the next thing. Cancel-safe.
     pub(crate) async fn next(&mut self, buffer: &mut [u8]) -> io::Result<Happened> {
         loop {
             let Some(output) = &mut self.output else {
-                return Ok(Happened::Exited(self.child.wait().await?.into()));
+                return Ok(Happened::Exited(self.held.wait().await?));
             };
             tokio::select! {
                 biased;
@@ -106,14 +202,14 @@ impl Running {
                     Ok(0) | Err(_) => self.output = None,
                     Ok(count) => return Ok(Happened::Output(count)),
                 },
-                status = self.child.wait() => return Ok(Happened::Exited(status?.into())),
+                exit = self.held.wait() => return Ok(Happened::Exited(exit?)),
             }
         }
     }
 
     /// Ends what the command left behind, and reads what is still in the pipe.
     pub(crate) async fn drain(&mut self, mut keep: impl FnMut(&[u8])) {
-        self.leash = None;
+        self.held.drop_leash();
         let Some(mut output) = self.output.take() else { return };
         let all = async {
             let mut buffer = [0; 8192];
@@ -129,7 +225,7 @@ impl Running {
 
     /// Ends the command and everything it started, and waits until that is done.
     pub(crate) async fn end(&mut self, mut keep: impl FnMut(&[u8])) -> Option<Exit> {
-        self.leash = None;
+        self.held.drop_leash();
         let gone = async {
             let mut buffer = [0; 8192];
             loop {
@@ -143,7 +239,7 @@ impl Running {
         let exit = match tokio::time::timeout(END_WAIT, gone).await {
             Ok(exit) => exit,
             Err(_) => {
-                let _ = self.child.start_kill();
+                self.held.kill();
                 None
             }
         };

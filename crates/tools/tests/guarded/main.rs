@@ -13,8 +13,8 @@ use convoke_adk::FunctionCall;
 use convoke_stdx::guard::{Mechanism, SUBCOMMAND, Spawner, WatchOptions, watch};
 use convoke_tools::builtin::{BuiltinOptions, ShellOptions, tools};
 use convoke_tools::{
-    BackgroundLimits, BackgroundProcesses, BackgroundStatus, Mode, PolicyOptions, SchedulerOptions, SessionPolicy,
-    ToolRegistry, ToolScheduler, Workspace, WorkspaceOptions,
+    BackgroundLimits, BackgroundProcesses, BackgroundStatus, Guards, Mode, PolicyOptions, SchedulerOptions,
+    SessionPolicy, ToolRegistry, ToolScheduler, Workspace, WorkspaceOptions,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,10 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         exits_and_signals_come_through().await;
+        one_guard_runs_one_command_after_the_other().await;
+        commands_at_the_same_time_have_a_guard_each().await;
+        a_guard_that_was_killed_is_replaced().await;
+        what_can_not_start_costs_no_guard().await;
         nothing_survives_a_command().await;
         nothing_survives_a_cancelled_command().await;
         nothing_survives_a_session().await;
@@ -68,7 +72,7 @@ impl Session {
         let spawner = Spawner::guarded(std::env::current_exe().unwrap(), Duration::from_millis(200));
         let policy = SessionPolicy::new(PolicyOptions { mode: Mode::Yolo, ..PolicyOptions::default() }).unwrap();
         let registry = Arc::new(ToolRegistry::new(policy.clone()));
-        let mut shell = ShellOptions::new(spawner);
+        let mut shell = ShellOptions::new(Guards::new(spawner));
         let mut scheduler = SchedulerOptions::new(registry.clone(), policy);
         change(&mut shell, &mut scheduler);
         for tool in tools(BuiltinOptions {
@@ -108,6 +112,63 @@ async fn exits_and_signals_come_through() {
     assert_eq!(session.text("echo hi; exit 3").await, "Output: hi\nExit Code: 3");
     assert_eq!(session.text("kill -KILL $$").await, "Signal: 9");
     assert_eq!(session.text("cat").await, "Output: (empty)");
+}
+
+/// Who runs a command: the guard.
+async fn guard_of(session: &Session) -> String {
+    session.text("echo $PPID").await
+}
+
+async fn one_guard_runs_one_command_after_the_other() {
+    let session = Session::new();
+    let guard = guard_of(&session).await;
+    assert_eq!(session.text("exit 3").await, "Exit Code: 3");
+    assert_eq!(session.text("(setsid sleep 1000 &) ; kill -TERM $$").await, "Signal: 15");
+    assert_eq!(guard_of(&session).await, guard);
+    let pid = guard.strip_prefix("Output: ").unwrap();
+    assert!(runs(pid));
+    drop(session);
+    within(async {
+        while runs(pid) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+async fn commands_at_the_same_time_have_a_guard_each() {
+    let session = Session::new();
+    let first = guard_of(&session).await;
+    session.text("mkfifo bell").await;
+    let args = json!({"command": "echo $PPID; cat bell", "is_background": true, "delay_ms": 0});
+    session.run(args, &CancellationToken::new()).await;
+    let second = guard_of(&session).await;
+    assert_ne!(first, second);
+    // Both are done at about the same time, and one of them stays.
+    session.text("echo > bell").await;
+    assert!([first, second].contains(&guard_of(&session).await));
+    within(session.background.close()).await;
+}
+
+async fn a_guard_that_was_killed_is_replaced() {
+    let session = Session::new();
+    let guard = guard_of(&session).await;
+    let pid = guard.strip_prefix("Output: ").unwrap();
+    // While it waits, and while it runs something.
+    assert!(std::process::Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
+    let next = guard_of(&session).await;
+    assert_ne!(next, guard);
+    assert_eq!(session.text("kill -KILL $PPID").await, "Signal: 9");
+    assert!(!guard_of(&session).await.is_empty());
+}
+
+async fn what_can_not_start_costs_no_guard() {
+    let session = Session::new();
+    let guard = guard_of(&session).await;
+    let long = "x".repeat(200_000);
+    let text = session.text(&format!(": {long}")).await;
+    assert!(text.contains("failed to start the command: Argument list too long"), "{text}");
+    assert_eq!(guard_of(&session).await, guard);
 }
 
 async fn nothing_survives_a_command() {

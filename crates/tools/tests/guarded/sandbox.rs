@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use convoke_stdx::guard::{Mechanism, Spawner};
-use convoke_tools::{ApprovalOutcome, ApprovalRequest, Approver, SandboxOptions};
+use convoke_tools::{ApprovalOutcome, ApprovalRequest, Approver, Guards, SandboxOptions};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -159,7 +159,7 @@ async fn more_is_asked_for(via: Mechanism) {
 /// Without a guard nothing would enforce it, so nothing runs.
 pub(super) async fn needs_a_guard() {
     let session = Session::with(|shell, _| {
-        shell.spawner = Spawner::unguarded();
+        shell.guards = Guards::new(Spawner::unguarded());
         shell.sandbox = Some(SandboxOptions { via: Mechanism::Landlock, writable: Vec::new(), network: false });
     });
     let text = session.text("echo x > made").await;
