@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::Event;
 
+/// Events that a session makes room for at least, when it has none left.
+const EVENTS_MORE: usize = 16;
+
 /// A conversation and its state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Session {
@@ -143,6 +146,10 @@ impl SessionService for InMemorySessionService {
             let kept = event.actions.state_delta.iter().filter(|(key, _)| !key.starts_with("temp:"));
             s.state.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
             s.last_update_ms = event.timestamp_ms;
+            if s.events.len() == s.events.capacity() {
+                // Not twice as much: a session lives long, and its events are wide.
+                s.events.reserve_exact((s.events.len() / 4).max(EVENTS_MORE));
+            }
             s.events.push(event);
         });
     }

@@ -100,6 +100,11 @@ fn object<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
+/// A map that may have grown, for an event.
+pub(crate) fn fitted(map: Map<String, Value>) -> Map<String, Value> {
+    map.into_iter().collect()
+}
+
 fn request(emitter: &Emitter, record: &CallRecord) -> AgentEventBody {
     AgentEventBody::ToolRequest {
         request_id: emitter.call_id(&record.call_id),
@@ -162,7 +167,7 @@ fn response(emitter: &Emitter, record: &CallRecord, result: &CallResult) -> Agen
             ..display(record)
         }),
         content,
-        data: Some(Value::Object(data)),
+        data: Some(Value::Object(fitted(data))),
         is_error: record.status != CallStatus::Success,
     }
 }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::emitter::Emitter;
 use crate::protocol::STEERING;
+use crate::tool_events::fitted;
 
 /// Translates the events of one stream.
 pub(crate) struct Translator {
@@ -127,9 +128,10 @@ impl Translator {
                 output_tokens: Some(usage.candidates_token_count + usage.thoughts_token_count),
                 cached_tokens: Some(usage.cached_content_token_count).filter(|tokens| *tokens > 0),
             };
-            let details = serde_json::to_value(usage).unwrap_or_default();
-            let mut meta = Map::from_iter([("usageMetadata".to_owned(), details)]);
-            meta.extend(event.actions.custom_metadata.clone());
+            let details =
+                serde_json::to_value(usage).ok().and_then(|details| Some(fitted(details.as_object()?.clone())));
+            let details = ("usageMetadata".to_owned(), details.into());
+            let meta = std::iter::once(details).chain(event.actions.custom_metadata.clone()).collect();
             self.emitter.emit_with(body, meta);
         }
         self.finish_reason = event.finish_reason.as_ref().map(|reason| reason.0.clone());

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use convoke_adk::{ModelError, ModelErrorKind};
@@ -14,6 +15,7 @@ use convoke_stdx::Clock;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use crate::connect::ConnectError;
@@ -70,7 +72,12 @@ pub(crate) struct Http {
     options: HttpOptions,
     client: OnceCell<Client>,
     clock: Clock,
+    /// Bytes of the last document that was written.
+    written: AtomicUsize,
 }
+
+/// Bytes of room that a document may grow by, beyond a sixteenth of the last one: a tool's result, as a rule.
+const ROOM: usize = 16 << 10;
 
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,7 +110,16 @@ impl Http {
         if let Some(password) = base.password().filter(|password| !password.is_empty()) {
             secrets.push(SecretString::from(password.to_owned()));
         }
-        Ok(Self { base, headers, renewed, secrets, options, client: OnceCell::new(), clock: Clock::start() })
+        Ok(Self {
+            base,
+            headers,
+            renewed,
+            secrets,
+            options,
+            client: OnceCell::new(),
+            clock: Clock::start(),
+            written: AtomicUsize::new(0),
+        })
     }
 
     /// Sends this header as well, with every request, unless the options have one of that name.
@@ -120,6 +136,19 @@ impl Http {
     /// The host, for choices between dialects.
     pub(crate) fn host(&self) -> &str {
         self.base.host_str().unwrap_or_default()
+    }
+
+    /// A document to send.
+    ///
+    /// A conversation is sent again and again, and each time it is longer: a buffer that doubled until it fitted would
+    /// leave holes of every size behind.
+    pub(crate) fn json(&self, document: &impl Serialize) -> Result<Vec<u8>, ModelError> {
+        let last = self.written.load(Ordering::Relaxed);
+        let mut bytes = Vec::with_capacity(last + last / 16 + ROOM);
+        serde_json::to_writer(&mut bytes, document)
+            .map_err(|error| ModelError::new(ModelErrorKind::Other, format!("write the request: {error}")))?;
+        self.written.store(bytes.len(), Ordering::Relaxed);
+        Ok(bytes)
     }
 
     /// Sends `body`, which is JSON, to `path` below the base and gives the answer's head, if its status is a success.

@@ -116,7 +116,7 @@ impl ContentGenerator for Anthropic {
         request: Arc<LlmRequest>,
         cancel: CancellationToken,
     ) -> Result<GenerateResponse, ModelError> {
-        let body = body::messages(&request, &self.dialect, Shape::Whole)?;
+        let body = self.http.json(&body::messages(&request, &self.dialect, Shape::Whole))?;
         let work = async {
             let text = self.http.post("messages", body).await?.bytes().await?;
             let mut assembler = Assembler::new(&request);
@@ -131,7 +131,7 @@ impl ContentGenerator for Anthropic {
         let http = Arc::clone(&self.http);
         let dialect = Arc::clone(&self.dialect);
         let pieces = async_stream::try_stream! {
-            let body = body::messages(&request, &dialect, Shape::Stream)?;
+            let body = http.json(&body::messages(&request, &dialect, Shape::Stream))?;
             let answer = or_cancelled(&cancel, http.post("messages", body)).await?;
             let mut documents = answer.documents();
             let mut assembler = Assembler::new(&request);
@@ -158,7 +158,7 @@ impl ContentGenerator for Anthropic {
         request: Arc<LlmRequest>,
         cancel: CancellationToken,
     ) -> Result<TokenCount, ModelError> {
-        let body = body::messages(&request, &self.dialect, Shape::Count)?;
+        let body = self.http.json(&body::messages(&request, &self.dialect, Shape::Count))?;
         let work = async { self.http.post("messages/count_tokens", body).await?.bytes().await };
         let counted: Value = parse_json(&or_cancelled(&cancel, work).await?)?;
         let tokens = counted.get("input_tokens").and_then(Value::as_u64);

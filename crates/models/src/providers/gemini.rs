@@ -139,7 +139,7 @@ impl ContentGenerator for Gemini {
         cancel: CancellationToken,
     ) -> Result<GenerateResponse, ModelError> {
         let path = self.place.of(&request.model, "generateContent");
-        self.call(&path, body::generate(&request)?, &cancel).await
+        self.call(&path, self.http.json(&body::generate(&request))?, &cancel).await
     }
 
     fn generate_content_stream(&self, request: Arc<LlmRequest>, cancel: CancellationToken) -> ResponseStream {
@@ -147,7 +147,7 @@ impl ContentGenerator for Gemini {
         let place = Arc::clone(&self.place);
         let pieces = async_stream::try_stream! {
             let path = place.of(&request.model, "streamGenerateContent") + "?alt=sse";
-            let answer = or_cancelled(&cancel, async { http.post(&path, body::generate(&request)?).await }).await?;
+            let answer = or_cancelled(&cancel, async { http.post(&path, http.json(&body::generate(&request))?).await }).await?;
             let mut documents = answer.documents();
             while let Some(text) = or_cancelled(&cancel, documents.next()).await? {
                 for piece in pieces(&http, &text)? {
@@ -165,8 +165,8 @@ impl ContentGenerator for Gemini {
     ) -> Result<TokenCount, ModelError> {
         let path = self.place.of(&request.model, "countTokens");
         let body = match *self.place {
-            Place::Gemini => body::count(&request)?,
-            Place::Vertex { .. } => body::count_flat(&request)?,
+            Place::Gemini => self.http.json(&body::count(&request))?,
+            Place::Vertex { .. } => self.http.json(&body::count_flat(&request))?,
         };
         self.call(&path, body, &cancel).await
     }
@@ -184,7 +184,7 @@ impl ContentGenerator for Gemini {
             return Ok(EmbedResponse { embeddings, metadata: None });
         }
         let path = self.place.of(&request.model, "batchEmbedContents");
-        self.call(&path, body::embed(&request)?, &cancel).await
+        self.call(&path, self.http.json(&body::embed(&request))?, &cancel).await
     }
 }
 

@@ -101,7 +101,7 @@ impl ContentGenerator for OpenAi {
         request: Arc<LlmRequest>,
         cancel: CancellationToken,
     ) -> Result<GenerateResponse, ModelError> {
-        let body = body::chat(&request, &self.dialect, Shape::Whole)?;
+        let body = self.http.json(&body::chat(&request, &self.dialect, Shape::Whole))?;
         let work = async {
             let text = self.http.post("chat/completions", body).await?.bytes().await?;
             let mut assembler = Assembler::new(&request);
@@ -116,7 +116,7 @@ impl ContentGenerator for OpenAi {
         let http = Arc::clone(&self.http);
         let dialect = Arc::clone(&self.dialect);
         let pieces = async_stream::try_stream! {
-            let body = body::chat(&request, &dialect, Shape::Stream)?;
+            let body = http.json(&body::chat(&request, &dialect, Shape::Stream))?;
             let answer = or_cancelled(&cancel, http.post("chat/completions", body)).await?;
             let mut documents = answer.documents();
             let mut assembler = Assembler::new(&request);
@@ -139,7 +139,7 @@ impl ContentGenerator for OpenAi {
 
     /// An estimate of four bytes a token: the protocol has no way to ask.
     async fn count_tokens(&self, request: Arc<LlmRequest>, _: CancellationToken) -> Result<TokenCount, ModelError> {
-        let body = body::chat(&request, &self.dialect, Shape::Whole)?;
+        let body = self.http.json(&body::chat(&request, &self.dialect, Shape::Whole))?;
         let total_tokens = u64::try_from(body.len().div_ceil(4)).unwrap_or(u64::MAX);
         Ok(TokenCount { total_tokens, cached_content_token_count: None })
     }

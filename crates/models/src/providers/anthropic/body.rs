@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
 
-use convoke_adk::{Content, LlmRequest, ModelError, ModelErrorKind, Part, Role};
+use convoke_adk::{Content, LlmRequest, Part, Role};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -35,9 +35,8 @@ pub(super) enum Shape {
 }
 
 /// The body of `messages` and `messages/count_tokens`.
-pub(super) fn messages(request: &LlmRequest, dialect: &Dialect, shape: Shape) -> Result<Vec<u8>, ModelError> {
-    serde_json::to_vec(&Body { request, dialect, shape })
-        .map_err(|error| ModelError::new(ModelErrorKind::Other, format!("write the request: {error}")))
+pub(super) fn messages<'a>(request: &'a LlmRequest, dialect: &'a Dialect, shape: Shape) -> impl Serialize + use<'a> {
+    Body { request, dialect, shape }
 }
 
 struct Body<'a> {

@@ -5,7 +5,7 @@
 //! each model turn in the current loop gets a placeholder where Gemini 3 insists on a signature and the conversation
 //! came from elsewhere.
 
-use convoke_adk::{Content, GenerateConfig, LlmRequest, ModelError, ModelErrorKind, Part, Role};
+use convoke_adk::{Content, GenerateConfig, LlmRequest, Part, Role};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -23,28 +23,27 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 const TOP_LEVEL: [&str; 4] = ["safetySettings", "cachedContent", "labels", "serviceTier"];
 
 /// The body of `generateContent` and `streamGenerateContent`.
-pub(super) fn generate(request: &LlmRequest) -> Result<Vec<u8>, ModelError> {
-    to_vec(&Body { model: None, request })
+pub(super) fn generate(request: &LlmRequest) -> impl Serialize {
+    Body { model: None, request }
 }
 
 /// The body of `countTokens`.
-pub(super) fn count(request: &LlmRequest) -> Result<Vec<u8>, ModelError> {
+pub(super) fn count(request: &LlmRequest) -> impl Serialize {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     enum Count<'a> {
         Contents(Contents<'a>),
         GenerateContentRequest(Body<'a>),
     }
-    let name = path::name(&request.model);
     if request.system_instruction.is_empty() && request.tools.is_empty() {
-        return to_vec(&Count::Contents(Contents(request)));
+        return Count::Contents(Contents(request));
     }
-    to_vec(&Count::GenerateContentRequest(Body { model: Some(&name), request }))
+    Count::GenerateContentRequest(Body { model: Some(path::name(&request.model)), request })
 }
 
 /// The body of `countTokens` as Vertex AI takes it: nothing that only generates.
-pub(super) fn count_flat(request: &LlmRequest) -> Result<Vec<u8>, ModelError> {
-    to_vec(&Counted(request))
+pub(super) fn count_flat(request: &LlmRequest) -> impl Serialize {
+    Counted(request)
 }
 
 struct Counted<'a>(&'a LlmRequest);
@@ -63,10 +62,10 @@ impl Serialize for Counted<'_> {
 }
 
 /// The body of `batchEmbedContents`.
-pub(super) fn embed(request: &EmbedRequest) -> Result<Vec<u8>, ModelError> {
+pub(super) fn embed(request: &EmbedRequest) -> impl Serialize {
     let model = path::name(&request.model);
     let one = |text: &String| json!({"model": model, "content": {"parts": [{"text": text}]}});
-    to_vec(&json!({"requests": request.texts.iter().map(one).collect::<Vec<_>>()}))
+    json!({"requests": request.texts.iter().map(one).collect::<Vec<_>>()})
 }
 
 /// A request as upstream prints it: `{model, contents, config}`.
@@ -81,13 +80,8 @@ pub(crate) fn request_as_json(request: &LlmRequest) -> String {
     serde_json::to_string(&printed).unwrap_or_default()
 }
 
-fn to_vec(body: &impl Serialize) -> Result<Vec<u8>, ModelError> {
-    serde_json::to_vec(body)
-        .map_err(|error| ModelError::new(ModelErrorKind::Other, format!("write the request: {error}")))
-}
-
 struct Body<'a> {
-    model: Option<&'a str>,
+    model: Option<String>,
     request: &'a LlmRequest,
 }
 
@@ -95,7 +89,7 @@ impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let request = self.request;
         let mut body = serializer.serialize_map(None)?;
-        if let Some(model) = self.model {
+        if let Some(model) = &self.model {
             body.serialize_entry("model", model)?;
         }
         body.serialize_entry("contents", &Contents(request))?;

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use convoke_adk::{Content, FunctionDeclaration, LlmRequest, ModelError, ModelErrorKind, Part, Role, ThinkingLevel};
+use convoke_adk::{Content, FunctionDeclaration, LlmRequest, Part, Role, ThinkingLevel};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -34,9 +34,8 @@ pub(super) enum Shape {
 }
 
 /// The body of `chat/completions`.
-pub(super) fn chat(request: &LlmRequest, dialect: &Dialect, shape: Shape) -> Result<Vec<u8>, ModelError> {
-    serde_json::to_vec(&Body { request, dialect, shape })
-        .map_err(|error| ModelError::new(ModelErrorKind::Other, format!("write the request: {error}")))
+pub(super) fn chat<'a>(request: &'a LlmRequest, dialect: &'a Dialect, shape: Shape) -> impl Serialize + use<'a> {
+    Body { request, dialect, shape }
 }
 
 struct Body<'a> {

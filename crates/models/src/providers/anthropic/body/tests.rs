@@ -17,7 +17,7 @@ fn request(contents: &[Value]) -> LlmRequest {
 
 fn body_of(request: &LlmRequest, shape: Shape) -> Value {
     let dialect = Dialect { caching: false, extra_body: Map::new() };
-    serde_json::from_slice(&messages(request, &dialect, shape).unwrap()).unwrap()
+    serde_json::to_value(messages(request, &dialect, shape)).unwrap()
 }
 
 fn sent(contents: &[Value]) -> Value {
@@ -155,7 +155,7 @@ fn the_cache_is_marked_twice() {
     let mut request = request(&[user("a"), user("b")]);
     request.system_instruction = vec!["be".into(), "good".into()];
     let dialect = Dialect { caching: true, extra_body: Map::new() };
-    let body: Value = serde_json::from_slice(&messages(&request, &dialect, Shape::Stream).unwrap()).unwrap();
+    let body: Value = serde_json::to_value(messages(&request, &dialect, Shape::Stream)).unwrap();
     let mark = json!({"type": "ephemeral"});
     assert_eq!(body["system"], json!([{"type": "text", "text": "be\n\ngood", "cache_control": mark}]));
     let expected = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b", "cache_control": mark}]);
@@ -196,7 +196,7 @@ fn parameters() {
     }
     let extra_body = Map::from_iter([("max_tokens".to_owned(), json!(7)), ("metadata".to_owned(), json!({}))]);
     let dialect = Dialect { caching: false, extra_body };
-    let body: Value = serde_json::from_slice(&messages(&request, &dialect, Shape::Stream).unwrap()).unwrap();
+    let body: Value = serde_json::to_value(messages(&request, &dialect, Shape::Stream)).unwrap();
     let system = "Answer with one JSON value and nothing else, no fence and no word around it.";
     let expected = json!({
         "model": "claude-sonnet-4-5",
@@ -206,7 +206,7 @@ fn parameters() {
         "service_tier": "auto", "max_tokens": 7, "metadata": {},
     });
     assert_eq!(body, expected);
-    let counted: Value = serde_json::from_slice(&messages(&request, &dialect, Shape::Count).unwrap()).unwrap();
+    let counted: Value = serde_json::to_value(messages(&request, &dialect, Shape::Count)).unwrap();
     let keys: Vec<_> = counted.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["model", "system", "messages"]);
 }
@@ -221,7 +221,7 @@ fn two_names_that_would_be_one_on_the_wire_stay_two() {
     let other = with_tool(LlmRequest::default(), "mcp_a_b", json!({}));
     Arc::make_mut(&mut request.tools).extend(other.tools.iter().map(|(name, tool)| (name.clone(), tool.clone())));
     let dialect = Dialect { caching: false, extra_body: Map::new() };
-    let body: Value = serde_json::from_slice(&messages(&request, &dialect, Shape::Stream).unwrap()).unwrap();
+    let body: Value = serde_json::to_value(messages(&request, &dialect, Shape::Stream)).unwrap();
     assert_eq!([&body["tools"][0]["name"], &body["tools"][1]["name"]], ["mcp_a_b_2", "mcp_a_b"]);
     assert_eq!(body["messages"][1]["content"][0]["name"], "mcp_a_b_2");
 }

@@ -11,7 +11,7 @@ fn request(contents: Value) -> LlmRequest {
 }
 
 fn body(request: &LlmRequest, dialect: &Dialect, shape: Shape) -> Value {
-    serde_json::from_slice(&chat(request, dialect, shape).unwrap()).unwrap()
+    serde_json::to_value(chat(request, dialect, shape)).unwrap()
 }
 
 fn check(contents: Value, messages: Value) {
