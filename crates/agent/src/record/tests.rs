@@ -395,6 +395,31 @@ async fn a_full_disk_ends_the_recording_with_one_warning() {
     assert_eq!(desk.live.with(|session| session.events.len()), 3);
 }
 
+/// A pipe takes what is written and refuses to be waited for, so whoever asks for the disk is heard.
+#[tokio::test]
+async fn the_disk_is_waited_for_at_the_end_of_each_turn_and_not_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pipe.jsonl");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let about = About { session_id: "s".into(), cwd: "/work".into(), started_ms: 5, subagent: false };
+    let recorder = Recorder::resume(about, RecordFile::open(path).unwrap(), &Conversation::default());
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let sink = Arc::clone(&told);
+    recorder.on_stopped(move |message| sink.lock().unwrap().push(message));
+    let mut desk = Desk::with(dir, recorder, Vec::new());
+    desk.take(&Step::Prompt("one".into()));
+    desk.take(&Step::Answer("two".into(), vec!["three".into()]));
+    desk.take(&Step::TurnOver);
+    assert_eq!(told.lock().unwrap().len(), 0, "written, and left to the kernel");
+    desk.recorder.turn_over();
+    let heard = async {
+        while told.lock().unwrap().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), heard).await.expect("nobody asked for the disk");
+}
+
 fn their_file() -> Vec<u8> {
     let response = json!({"functionResponse": {"id": "w1", "name": "write_file", "response": {"output": "made"}}});
     let call = json!({"id": "w1", "name": "write_file", "args": {"content": "x"}, "result": [response], "status": "success",
