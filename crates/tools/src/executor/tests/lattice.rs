@@ -2,7 +2,7 @@
 //! the scheduler that runs them.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use super::kit::{bench, call, probe};
 use crate::policy::chance::{Called, calls, modes, rules};
 use crate::policy::{Decision, Policy};
 use crate::{
-    AfterTool, ApprovalOutcome, ApprovalRequest, BeforeTool, HookCall, HookResult, Kind, PolicyOptions, TailCall,
-    ToolOutput,
+    AfterTool, ApprovalOutcome, ApprovalRequest, BeforeTool, HookCall, HookResult, Kind, Mode, PolicyOptions,
+    SessionPolicy, TailCall, ToolOutput,
 };
 
 /// What a hook makes of the call that it is told of first.
@@ -31,18 +31,27 @@ fn wishes() -> impl Strategy<Value = Wish> {
         .prop_map(|(deny, ask, rewrite, tail)| Wish { deny, ask, rewrite: rewrite.map(|called| called.args), tail })
 }
 
-struct Hook(Mutex<VecDeque<Wish>>);
+#[derive(Default)]
+struct Hook {
+    wishes: Mutex<VecDeque<Wish>>,
+    policy: OnceLock<SessionPolicy>,
+    /// In which mode a call in the place of another was wished for. Answers change it, and so does that call.
+    mode_of_tail: Mutex<Mode>,
+}
 
 #[async_trait]
 impl ToolHooks for Hook {
     async fn before_tool(&self, _: &HookCall) -> BeforeTool {
-        let Some(wish) = self.0.lock().unwrap().front().cloned() else { return BeforeTool::default() };
+        let Some(wish) = self.wishes.lock().unwrap().front().cloned() else { return BeforeTool::default() };
         let reason = |wanted: bool| wanted.then(|| "a hook".to_owned());
         BeforeTool { deny: reason(wish.deny), ask: reason(wish.ask), rewrite: wish.rewrite, stop: None }
     }
 
     async fn after_tool(&self, _: &HookCall, _: &HookResult) -> AfterTool {
-        let tail = self.0.lock().unwrap().pop_front().and_then(|wish| wish.tail);
+        let tail = self.wishes.lock().unwrap().pop_front().and_then(|wish| wish.tail);
+        if let Some(policy) = self.policy.get().filter(|_| tail.is_some()) {
+            *self.mode_of_tail.lock().unwrap() = policy.mode();
+        }
         AfterTool {
             tail_call: tail.map(|called| TailCall { name: called.name.to_owned(), args: called.args }),
             ..AfterTool::default()
@@ -89,24 +98,26 @@ proptest! {
                 })
             });
             let person = Arc::new(Yes::default());
-            let hook = Arc::new(Hook(Mutex::default()));
+            let hook = Arc::new(Hook::default());
             let approver = person.clone();
             let plugged = hook.clone();
             let bench = bench(tools.to_vec(), options.clone(), |options| {
                 options.hooks = plugged;
                 options.approver = approver;
             });
-            // What no answer was given about, in whatever mode the answers led to.
-            let unanswered = |called: &Called| {
-                let policy = Policy::new(PolicyOptions { mode: bench.policy.mode(), ..options.clone() }).unwrap();
+            assert!(hook.policy.set(bench.policy.clone()).is_ok());
+            // What no answer was given about.
+            let unanswered = |called: &Called, mode: Mode| {
+                let policy = Policy::new(PolicyOptions { mode, ..options.clone() }).unwrap();
                 Called { subagent: None, ..called.clone() }.decided(&policy)
             };
             for (number, called) in tries.iter().enumerate() {
                 ran.lock().unwrap().clear();
                 *person.0.lock().unwrap() = 0;
-                *hook.0.lock().unwrap() = VecDeque::from([wish.clone()]);
+                *hook.wishes.lock().unwrap() = VecDeque::from([wish.clone()]);
+                let mode = bench.policy.mode();
                 let rewritten = wish.rewrite.clone().map(|args| Called { args, ..called.clone() });
-                let verdicts: Vec<Decision> = [Some(called), rewritten.as_ref()].into_iter().flatten().map(unanswered).collect();
+                let verdicts: Vec<Decision> = [Some(called), rewritten.as_ref()].into_iter().flatten().map(|called| unanswered(called, mode)).collect();
                 let tail = wish.tail.as_ref().filter(|tail| tail.server.is_none());
                 let outcome = bench.run(vec![call(&number.to_string(), called.name, called.args.clone())]).await;
                 prop_assert_eq!(outcome.responses.len(), 1);
@@ -125,7 +136,8 @@ proptest! {
                 // A call in the place of another is judged for itself.
                 if let (Some(tail), Some(second)) = (tail, ran.get(1)) {
                     prop_assert_eq!(second, &(tail.name, tail.args.clone()));
-                    prop_assert!(unanswered(tail) != Decision::Deny, "{:?} ran in the place of another", tail);
+                    let mode = *hook.mode_of_tail.lock().unwrap();
+                    prop_assert!(unanswered(tail, mode) != Decision::Deny, "{:?} ran in the place of another", tail);
                 }
             }
             Ok(())
@@ -143,7 +155,7 @@ async fn a_refused_call_is_not_rewritten_into_one_that_passes() {
     let shell =
         probe("run_shell_command", Kind::Execute, |args, _| async move { Ok(ToolOutput::text(args.to_string())) });
     let wish = Wish { deny: false, ask: false, rewrite: Some(json!({"command": "ls"})), tail: None };
-    let hook = Arc::new(Hook(Mutex::new(VecDeque::from([wish]))));
+    let hook = Arc::new(Hook { wishes: Mutex::new(VecDeque::from([wish])), ..Hook::default() });
     let person = Arc::new(Yes::default());
     let approver = person.clone();
     let bench = bench(vec![shell], options, |options| {
