@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! parent ──stdin──▶ guard    a job: four bytes of length, little end first, then its fields, each with a NUL behind it
-//! parent ◀─stdout── guard    a line each: `started PID`, `failed ERRNO MESSAGE`, `ended code N`, `ended signal N`
+//! parent ◀─stdout── guard    a line each: `taken`, then `started PID` or `failed ERRNO MESSAGE`, then `ended code N` or
+//!                            `ended signal N`
 //! ```
 //! Starting a guard costs more than most commands do, so one that is done waits for the next job. Its standard input is
 //! the leash as well: when that is closed, what runs is ended, and the guard with it. There is one job at a time. It is
@@ -56,6 +57,8 @@ pub struct Job {
 /// What a guard says of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// The program will be started. A guard that ends without having said so has started nothing: another one may.
+    Taken,
     /// The program runs, under this process id.
     Started(u32),
     /// It could not be started; the guard is ready for another job.
@@ -149,6 +152,7 @@ fn owned(bytes: &[u8]) -> OsString {
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Taken => f.write_str("taken"),
             Self::Started(pid) => write!(f, "started {pid}"),
             // One line, whatever is in it.
             Self::Failed { errno, message } => {
@@ -167,6 +171,7 @@ impl FromStr for Answer {
         let mut words = line.splitn(3, ' ');
         let (what, first, rest) = (words.next(), words.next(), words.next());
         let read = match (what, first, rest) {
+            (Some("taken"), None, None) => Some(Self::Taken),
             (Some("started"), Some(pid), None) => pid.parse().ok().map(Self::Started),
             (Some("failed"), Some(errno), Some(message)) => errno.parse().ok().map(|errno: i32| Self::Failed {
                 errno: Some(errno).filter(|errno| *errno != 0),
@@ -194,6 +199,7 @@ pub(super) fn serve(parent: u32, grace: Duration) -> io::Result<()> {
     let jobs = watch.sender();
     thread::spawn(move || read_jobs(&mut io::stdin().lock(), &jobs));
     while let Some(job) = watch.next_job(IDLE_MAX) {
+        answer(&Answer::Taken)?;
         let started = job.command(parent).and_then(|command| watch.run(command));
         let leader = match started {
             Ok(leader) => leader,
@@ -296,6 +302,7 @@ mod tests {
     fn answers_survive_their_lines() {
         let failed = |errno, message: &str| Answer::Failed { errno, message: message.to_owned() };
         let answers = [
+            Answer::Taken,
             Answer::Started(17),
             failed(Some(2), "No such file or directory (os error 2)"),
             failed(None, "it  is so"),
@@ -306,7 +313,9 @@ mod tests {
             assert_eq!(answer.to_string().parse::<Answer>().unwrap(), answer);
         }
         assert_eq!(failed(None, "a\nb").to_string(), "failed 0 a b");
-        for line in ["", "started", "started x", "started 1 2", "ended", "ended code 300", "ended well", "hello 1 2"] {
+        for line in
+            ["", "taken 1", "started", "started x", "started 1 2", "ended", "ended code 300", "ended well", "hello 1 2"]
+        {
             assert!(line.parse::<Answer>().is_err(), "{line:?}");
         }
     }

@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 
-use super::guards::{Begun, Guard, Guards};
+use super::guards::{Begun, Guard, Guards, unasked};
 
 /// How long a guard may take to end a tree before it is itself killed. Longer than its own grace and kill time.
 const END_WAIT: Duration = Duration::from_secs(6);
@@ -139,9 +139,7 @@ impl Held {
             Self::Child { child, .. } => child.wait().await?.into(),
             Self::Guard { guard, .. } => match guard.answer().await? {
                 Some(Answer::Ended(end)) => end.into(),
-                Some(Answer::Started(_) | Answer::Failed { .. }) => {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a guard said what nobody asked"));
-                }
+                Some(Answer::Taken | Answer::Started(_) | Answer::Failed { .. }) => return Err(unasked()),
                 // Somebody ended the guard, which is the last thing that is known of the command.
                 None => guard.child().wait().await?.into(),
             },

@@ -51,14 +51,20 @@ impl Guards {
     pub(super) async fn begin(&self, job: &Job) -> io::Result<Option<Begun>> {
         let Some(command) = self.spawner.for_jobs() else { return Ok(None) };
         let bytes = job.to_bytes()?;
-        if let Some(mut guard) = self.take() {
-            // It may have ended just now; nothing was started then.
-            if let Ok(answer) = guard.begin(&bytes).await {
-                return self.begun(guard, answer).map(Some);
+        let waiting = match self.take() {
+            // It may have ended just now.
+            Some(mut guard) => guard.give(&bytes).await.ok().map(|()| guard),
+            None => None,
+        };
+        let mut guard = match waiting {
+            Some(guard) => guard,
+            None => {
+                let mut guard = Box::new(Guard::start(command)?);
+                guard.give(&bytes).await?;
+                guard
             }
-        }
-        let mut guard = Box::new(Guard::start(command)?);
-        let answer = guard.begin(&bytes).await?;
+        };
+        let answer = guard.expect().await?;
         self.begun(guard, answer).map(Some)
     }
 
@@ -70,7 +76,7 @@ impl Guards {
                 let error = errno.map_or_else(|| io::Error::other(message), io::Error::from_raw_os_error);
                 Ok(Begun::Failed(error))
             }
-            Answer::Ended(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "a guard ended what it had not begun")),
+            Answer::Taken | Answer::Ended(_) => Err(unasked()),
         }
     }
 
@@ -96,9 +102,15 @@ impl Guard {
         Ok(Self { jobs: Some(child.stdin.take().ok_or_else(no_pipe)?), answers, child })
     }
 
-    async fn begin(&mut self, job: &[u8]) -> io::Result<Answer> {
+    /// An error means that nothing was started, and will not be.
+    async fn give(&mut self, job: &[u8]) -> io::Result<()> {
         self.jobs.as_mut().ok_or_else(no_pipe)?.write_all(job).await?;
-        self.answer().await?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        if self.expect().await? == Answer::Taken { Ok(()) } else { Err(unasked()) }
+    }
+
+    async fn expect(&mut self) -> io::Result<Answer> {
+        let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "somebody ended its guard");
+        self.answer().await?.ok_or_else(gone)
     }
 
     /// What it says next; `None` once it is gone. Cancel-safe.
@@ -115,6 +127,10 @@ impl Guard {
     pub(super) fn child(&mut self) -> &mut Child {
         &mut self.child
     }
+}
+
+pub(super) fn unasked() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a guard said what nobody asked")
 }
 
 fn no_pipe() -> io::Error {

@@ -158,7 +158,7 @@ async fn a_guard_that_was_killed_is_replaced() {
     assert!(std::process::Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
     let next = guard_of(&session).await;
     assert_ne!(next, guard);
-    assert_eq!(session.text("kill -KILL $PPID").await, "Signal: 9");
+    assert_eq!(session.text("sleep 0.2; kill -KILL $PPID").await, "Signal: 9");
     assert!(!guard_of(&session).await.is_empty());
 }
 
